@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An engine runs training steps on a model.  The batch of a step is cut into V
+// leaves; an engine hands every rank its share of them, adds up their
+// gradients along one fixed tree, and makes the same update everywhere.  The
+// bits of the result depend on V and not on the number of ranks or threads
+// (docs/numerics.md).
+//
+//     cadre_engine *e;
+//     cadre_engine_create(m,
+//         &(cadre_engine_options){.optimizer = CADRE_ADAMW, .lr = 1e-3}, &e);
+//     cadre_step_begin(e);
+//     for (int leaf; cadre_leaf_next(e, &leaf);) {
+//         float *g = cadre_leaf_grad(e, leaf, weight);
+//         loss = forward_backward(part(leaf, cadre_leaf_count(e)), w, g);
+//         cadre_grad_ready(e, leaf, weight);
+//         cadre_leaf_end(e, leaf, loss, n_samples);
+//     }
+//     cadre_step_end(e, &report);
+//
+// Losses and gradients are *sums* over samples (or tokens).  The engine divides
+// once, at the end, by the total weight.
+//
+// Threads: cadre_leaf_next(), cadre_leaf_grad(), cadre_grad_ready() and
+// cadre_leaf_end() may be called from up to `threads` threads at once, each
+// with a leaf of its own.  Everything else: one thread at a time, with no leaf
+// open.  Between cadre_step_begin() and cadre_step_end() the group belongs to
+// the engine.
+
+#ifndef CADRE_ENGINE_H
+#define CADRE_ENGINE_H
+
+#include "cadre/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct cadre_engine cadre_engine;
+
+typedef enum cadre_mode {
+    CADRE_DDP = 0, // parameters, gradients, optimizer state on every rank
+} cadre_mode;
+
+typedef enum cadre_optimizer {
+    CADRE_NONE = 0, // the caller's own; see cadre_model_grad()
+    CADRE_SGD = 1,
+    CADRE_ADAMW = 2, // Loshchilov, Hutter, "Decoupled Weight Decay", 2019
+} cadre_optimizer;
+
+typedef enum cadre_schedule {
+    CADRE_CONSTANT = 0, // lr, after a linear rise over warmup_steps
+} cadre_schedule;
+
+/** For a hyper-parameter whose value is to be 0: there 0 means the default. */
+#define CADRE_ZERO (-1.0)
+
+enum {
+    CADRE_FOLD_DEFERRED = -1, // few, large reductions: most memory
+    CADRE_FOLD_EAGER = -2,    // a reduction per leaf or `threads` leaves
+};
+
+typedef struct cadre_engine_options {
+    cadre_mode mode;
+
+    // V, the number of leaves, at least one per rank, at most 65536.
+    // 0: ranks x threads (rank 0's value).  Set it to compare runs of
+    // different numbers of ranks.
+    int leaves;
+    int threads; // leaves that may be open at once on this rank; 0: 1
+
+    // Leaves that a rank adds up before ranks reduce: a power of two, or one
+    // of the two words above.  0: deferred.  Memory and traffic, never bits.
+    int fold;
+    size_t bucket_bytes; // of gradients that travel together; 0: 25 MiB
+
+    cadre_optimizer optimizer;
+    double lr;           // 0: 1e-3 (adamw), 1e-1 (sgd)
+    double weight_decay; // 0: 1e-2 (adamw), none (sgd)
+    double momentum;     // sgd; 0: none
+    double beta1;        // adamw; 0: 0.9
+    double beta2;        // adamw; 0: 0.999
+    double eps;          // adamw; 0: 1e-8
+    double clip;         // limit of the mean gradient's norm; 0: none
+    cadre_schedule schedule;
+    int64_t warmup_steps;
+} cadre_engine_options;
+
+typedef struct cadre_step_report {
+    int64_t step; // from 1
+    bool skipped; // a gradient or loss was not finite, or the weight is 0: no
+                  // state changed
+    double loss;  // mean over samples
+    double grad_norm; // of the mean gradient, before clipping
+    double lr;        // of this step
+    int64_t weight;   // samples (tokens) of this step, over all ranks
+    uint32_t stop;    // all ranks' bits of cadre_engine_request_stop(), or-ed
+    double exposed_ms;       // time in hooks and waits, mean of this rank's threads
+    uint64_t bytes_sent;     // gradients that left this rank in this step
+    uint64_t overhead_bytes; // headers and control that left it
+} cadre_step_report;
+
+/**
+ * Creates the engine of a sealed model.  Collective; options are compared.
+ *
+ * model is borrowed for the engine's life.  Allocates all that a step needs.
+ *
+ * Errors: CADRE_ERR_INVALID_ARG  an option makes no sense, or there are more
+ *                                ranks than leaves; the text says which
+ *         CADRE_ERR_STATE        the model is not sealed or has an engine
+ *         CADRE_ERR_DESYNC       ranks have different options
+ *         CADRE_ERR_NO_MEMORY, and those of a collective
+ */
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_engine_create(cadre_model *model,
+    const cadre_engine_options *options, cadre_engine **out);
+
+/** NULL is allowed.  Before its model. */
+CADRE_API void cadre_engine_destroy(cadre_engine *engine);
+
+/**
+ * Opens a step.  The first one compares the parameters of all ranks.
+ *
+ * Errors: CADRE_ERR_DESYNC  parameters differ; all ranks get the same text,
+ *                           naming the first parameter that does
+ *         CADRE_ERR_STATE   a step is open
+ *         and those of a collective
+ */
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_step_begin(cadre_engine *engine);
+
+/** V, the number of leaves over all ranks. */
+CADRE_API int cadre_leaf_count(const cadre_engine *engine);
+
+/** Leaves that a rank adds up before a reduction: the k of docs/numerics.md. */
+CADRE_API int cadre_engine_fold(const cadre_engine *engine);
+
+/**
+ * Gives the caller the next leaf of this rank.
+ *
+ * May wait until memory for a gradient is free.  False after the last leaf, or
+ * when something failed; cadre_step_end() says what.
+ */
+CADRE_API CADRE_MUST_CHECK bool cadre_leaf_next(cadre_engine *engine, int *leaf);
+
+/**
+ * Where the gradient of parameter index in this leaf goes, row-major.
+ *
+ * All zero at the first call for this leaf and index; the same memory after.
+ * Valid until cadre_grad_ready() for it.  NULL for a frozen parameter.
+ */
+CADRE_API float *cadre_leaf_grad(cadre_engine *engine, int leaf, int index);
+
+/**
+ * Says that the last write to this gradient of this leaf is done.
+ *
+ * A parameter that a leaf did not use is neither asked for nor marked; it
+ * counts as zero.
+ *
+ * Errors: CADRE_ERR_STATE  marked twice, or never asked for
+ */
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_grad_ready(
+    cadre_engine *engine, int leaf, int index);
+
+/**
+ * Closes a leaf.
+ *
+ * loss is the sum over the leaf's samples, weight their number, both possibly
+ * 0.  A leaf without samples is closed like any other.
+ *
+ * Errors: CADRE_ERR_STATE        a gradient was asked for and not marked ready;
+ *                                the text names the parameter
+ *         CADRE_ERR_INVALID_ARG  weight is negative
+ *         and those of a collective
+ */
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_leaf_end(
+    cadre_engine *engine, int leaf, double loss, int64_t weight);
+
+/**
+ * Waits for all ranks' gradients, decides (clip, skip) and updates.
+ *
+ * All ranks decide from the same bits.  out may be NULL.  After an error the
+ * step is closed and no rank has updated.
+ *
+ * Errors: CADRE_ERR_STATE  no step is open, or a leaf was not closed
+ *         CADRE_ERR_NOT_FINITE  ten steps in a row were skipped
+ *         the first error of this step's leaves; those of a collective
+ */
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_step_end(
+    cadre_engine *engine, cadre_step_report *out);
+
+/**
+ * Puts bits into the next report's `stop`, on every rank: how ranks agree to
+ * stop after the same step.  Any thread; also from a signal handler.
+ */
+CADRE_API void cadre_engine_request_stop(cadre_engine *engine, uint32_t bits);
+
+/** One plane of this rank's state. */
+typedef struct cadre_plane_bytes {
+    const char *name; // "params", "grads", "fold", "exp_avg", ...
+    uint64_t nbytes;
+} cadre_plane_bytes;
+
+/** Fills in up to capacity planes and returns how many there are. */
+CADRE_API int cadre_engine_state_bytes(const cadre_engine *engine,
+    cadre_plane_bytes *planes, int capacity);
+
+/**
+ * Compares the parameters of all ranks.  Collective, between steps.
+ *
+ * Errors: those of a collective; a difference is *equal == false, no error
+ */
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_engine_replicas_equal(
+    cadre_engine *engine, bool *equal);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif // CADRE_ENGINE_H

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Starting ranks: as processes, watched until the last one has ended (what
+// `cadre run` is made of), or as threads of this process.
+
+#ifndef CADRE_LAUNCH_H
+#define CADRE_LAUNCH_H
+
+#include "cadre/group.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct cadre_launch_options {
+    int n_ranks;             // on this host; at least 1
+    const char *const *argv; // the program (looked up in PATH) and arguments,
+                             // ended by NULL
+    int threads;   // OMP_NUM_THREADS of each rank; 0: this process's cores
+                   // divided among the ranks, at least 1
+    bool tag;      // "[host:rank] " before each line of output
+    const char *log_dir; // a file per rank and stream in here; NULL: none
+    int timeout_ms;      // a rank silent that long is lost; 0: the rank's own
+} cadre_launch_options;
+
+typedef struct cadre_launch_result {
+    int exit_status; // of the first rank that failed (128 + signal), or 0
+    int rank;        // the first that failed; -1: none
+    int stopped_by;  // SIGINT or SIGTERM that the launcher passed on; or 0
+    char text[1024]; // who failed, where, how; empty if none did
+    char last_lines[8192]; // of its standard error, 20 lines at most
+} cadre_launch_result;
+
+/**
+ * Runs n_ranks copies of a program and waits until all have ended.
+ *
+ * When one fails, the others get 500 ms to report, then SIGTERM, then SIGKILL.
+ * SIGINT and SIGTERM to this process are passed on; at the second one the ranks
+ * are killed.  Ranks die with this process, however it dies.  Their standard
+ * output and error come out of this process's.
+ *
+ * The result says how the ranks ended; the status, whether they could be run.
+ * Threads: the only one of its process that waits for children.
+ *
+ * Errors: CADRE_ERR_INVALID_ARG, CADRE_ERR_NOT_FOUND (no such program),
+ *         CADRE_ERR_IO, CADRE_ERR_NO_MEMORY
+ */
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_launch(
+    const cadre_launch_options *options, cadre_launch_result *out);
+
+/** What a rank that is a thread does; world is released after it returns. */
+typedef cadre_status (*cadre_rank_main)(cadre_group *world, void *ctx);
+
+/**
+ * Runs n_ranks ranks as threads of this process, transport "inproc", and waits
+ * until all have returned.  ctx is handed to each.
+ *
+ * Returns CADRE_OK if all did, else the status and text of the first that
+ * failed; *failed_rank, unless NULL, is that rank, or -1.
+ */
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_launch_threads(int n_ranks,
+    const cadre_init_options *options, cadre_rank_main body, void *ctx,
+    int *failed_rank);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif // CADRE_LAUNCH_H

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The trainer (libcadre_nn): real models on real data, as `cadre train` runs
+// them.
+//
+//     cadre_train_config config;
+//     cadre_recipe_config("mlp-fashion", &config);
+//     config.steps = 100;
+//     cadre_train(world, &config, NULL, &summary);
+//
+// Threads: one thread at a time per group.
+
+#ifndef CADRE_TRAIN_H
+#define CADRE_TRAIN_H
+
+#include "cadre/engine.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { CADRE_TEXT_BYTES = 256, CADRE_PATH_BYTES = 4096 };
+
+/** Everything that a run is made of; CLI names of the keys beside each. */
+typedef struct cadre_train_config {
+    char recipe[CADRE_TEXT_BYTES];
+    int64_t steps;  // --steps; 0: as many as epochs say
+    int64_t epochs; // --epochs
+    int threads;    // --threads, at least 1
+    char out[CADRE_PATH_BYTES]; // --out: the run's folder; "": no files
+
+    char data_path[CADRE_PATH_BYTES]; // data.path; "": the package's place
+    bool data_drop_last;              // data.drop_last
+
+    int64_t global_batch;  // train.global_batch
+    int64_t micro_batch;   // train.micro_batch; 0: the whole leaf
+    int threads_per_leaf;  // train.threads_per_leaf; only 1 is built
+    uint64_t seed;         // train.seed
+    int64_t eval_every;    // train.eval_every; 0: at the end only
+    int64_t log_every;     // train.log_every
+
+    cadre_optimizer optimizer; // optim.name; hyper-parameters are values:
+    double lr;                 // optim.lr          here 0 means 0
+    double weight_decay;       // optim.weight_decay
+    double momentum;           // optim.momentum
+    double beta1;              // optim.beta1
+    double beta2;              // optim.beta2
+    double eps;                // optim.eps
+    double clip;               // optim.clip; 0: none
+    int64_t warmup_steps;      // optim.warmup_steps
+    cadre_schedule schedule;   // optim.schedule
+
+    cadre_mode mode;     // parallel.mode
+    int leaves;          // parallel.leaves; 0: ranks x threads
+    int fold;            // parallel.fold, as in cadre_engine_options
+    double bucket_mb;    // parallel.bucket_mb, MiB
+    char transport[16];  // parallel.transport, as in cadre_init_options
+    int timeout_ms;      // parallel.timeout_ms
+} cadre_train_config;
+
+/** Built-in recipes: the i-th name and what it is, or NULL after the last. */
+CADRE_API const char *cadre_recipe_name(int i);
+CADRE_API const char *cadre_recipe_summary(int i);
+
+/**
+ * Fills in a recipe's configuration.
+ *
+ * Errors: CADRE_ERR_NOT_FOUND  no such recipe; the text has the nearest name
+ */
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_recipe_config(
+    const char *name, cadre_train_config *out);
+
+/** The state of a run, for displays. */
+typedef struct cadre_train_progress {
+    int64_t step;    // done so far
+    int64_t n_steps; // in all
+    double loss;
+    double lr;
+    double grad_norm;
+    double step_ms;
+    double samples_per_second;
+    double exposed_fraction; // of step_ms
+    bool evaluated;          // then the next two are fresh
+    double eval_loss;
+    double eval_accuracy;
+} cadre_train_progress;
+
+typedef struct cadre_train_hooks {
+    void *ctx;
+    /** On rank 0 after every step and evaluation.  NULL: nobody looks. */
+    void (*progress)(const cadre_train_progress *progress, void *ctx);
+    /** Asked on every rank between steps: 0, or the signal to stop for. */
+    int (*stop_signal)(void *ctx);
+} cadre_train_hooks;
+
+typedef struct cadre_train_summary {
+    int64_t steps;     // done
+    int stopped_by;    // the signal all ranks stopped for, or 0
+    double loss;       // mean over the last 10 steps
+    double eval_loss;
+    double eval_accuracy;
+    double samples_per_second;
+    double step_ms_median;
+    uint64_t params_hash;
+    bool replicas_equal;
+    char *json; // the whole of summary.json, on rank 0, else NULL
+} cadre_train_summary;
+
+/**
+ * Trains.  Collective: all ranks with the same config but for threads.
+ *
+ * Rank 0 writes metrics.jsonl, summary.json and model.safetensors into
+ * config->out.  hooks may be NULL.  *out, also after a stop, is given to
+ * cadre_train_summary_release().
+ *
+ * Errors: CADRE_ERR_INVALID_ARG, CADRE_ERR_NOT_FOUND (data), CADRE_ERR_CORRUPT
+ *         (data), CADRE_ERR_NOT_FINITE, those of engine and group
+ */
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_train(cadre_group *world,
+    const cadre_train_config *config, const cadre_train_hooks *hooks,
+    cadre_train_summary *out);
+CADRE_API void cadre_train_summary_release(cadre_train_summary *summary);
+
+typedef struct cadre_eval_result {
+    int64_t n_samples;
+    double loss;
+    double accuracy;
+    uint64_t params_hash;
+} cadre_eval_result;
+
+/**
+ * Evaluates a model file on the test split of its recipe.  Collective; samples
+ * are dealt to ranks in passes of fixed size, and the result has the same bits
+ * for any number of ranks.
+ *
+ * Errors: CADRE_ERR_NOT_FOUND, CADRE_ERR_CORRUPT, those of the group
+ */
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_evaluate(cadre_group *world,
+    const cadre_train_config *config, const char *model_path,
+    cadre_eval_result *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif // CADRE_TRAIN_H

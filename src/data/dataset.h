@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A dataset: labelled samples that can be had by number.  New kinds plug into
+// the table of cadre_dataset_open().
+//
+// Threads: an open dataset is immutable; any.
+
+#ifndef CADRE_DATA_DATASET_H
+#define CADRE_DATA_DATASET_H
+
+#include "cadre/status.h"
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum cadre_split {
+    CADRE_SPLIT_TRAIN = 0,
+    CADRE_SPLIT_TEST = 1,
+} cadre_split;
+
+typedef struct cadre_dataset cadre_dataset;
+
+typedef struct cadre_dataset_ops {
+    const char *kind; // "fashion"
+    const char *default_path;
+    cadre_status (*open)(
+        const char *path, cadre_split split, cadre_dataset **out);
+    /** Writes sample index, sample_elements floats, and its class. */
+    void (*read)(const cadre_dataset *dataset, int64_t index, float *x,
+        int32_t *label);
+    void (*close)(cadre_dataset *dataset);
+} cadre_dataset_ops;
+
+/** Every implementation starts with this struct, as its member `base`. */
+struct cadre_dataset {
+    const cadre_dataset_ops *ops;
+    int64_t n_samples;
+    int64_t sample_elements;
+    int64_t n_classes;
+    uint64_t content_hash; // part of the identity of a run
+};
+
+/**
+ * Opens one split.  path NULL: where the kind's Debian package puts it.
+ *
+ * Errors: CADRE_ERR_NOT_FOUND  no such kind, or a file is missing; names it
+ *         CADRE_ERR_CORRUPT    a file is damaged; names it and says how
+ *         CADRE_ERR_IO, CADRE_ERR_NO_MEMORY
+ */
+cadre_status cadre_dataset_open(const char *kind, const char *path,
+    cadre_split split, cadre_dataset **out);
+void cadre_dataset_read(const cadre_dataset *dataset, int64_t index, float *x,
+    int32_t *label);
+void cadre_dataset_close(cadre_dataset *dataset); // NULL is allowed
+
+#endif // CADRE_DATA_DATASET_H

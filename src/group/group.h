@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The inside of a group: what <cadre/group.h> shows, and exchanges, which the
+// engine builds its own collectives from.
+//
+// Threads: one at a time per group.
+
+#ifndef CADRE_GROUP_GROUP_H
+#define CADRE_GROUP_GROUP_H
+
+#include "cadre/group.h"
+#include "group/watch.h"
+#include "transport/transport.h"
+
+/**
+ * Makes a group of an open transport and its watch; takes both, also on an
+ * error.  For a group of one both may be NULL.
+ */
+cadre_status cadre_group_create(int rank, int world_size, int timeout_ms,
+    cadre_transport *transport, cadre_watch *watch, cadre_group **out);
+
+/** One side of one message of an exchange. */
+typedef struct cadre_part {
+    int peer;
+    cadre_run *runs; // gap-free payload is the runs one after another
+    size_t n_runs;
+} cadre_part;
+
+/**
+ * Posts any number of sends and receives, as one work.
+ *
+ * Every rank posts its side under the same call, whose sequence number the
+ * group fills in.  At most one send and one receive per peer; parts and runs
+ * are borrowed until the work has been waited for.  A part of 0 bytes still
+ * carries its header, and so compares the calls.
+ *
+ * Errors: as the collectives of <cadre/group.h>
+ */
+cadre_status cadre_exchange(cadre_group *group, cadre_call call,
+    const cadre_part *sends, int n_sends, const cadre_part *receives,
+    int n_receives, cadre_work **out);
+
+/** Moves data without sleeping.  CADRE_OK while the group is whole. */
+cadre_status cadre_group_progress(cadre_group *group);
+
+/**
+ * Breaks the group on every rank, with this sentence; returns the first cause.
+ * For what ranks found out together, give all the same text.
+ */
+cadre_status cadre_group_fail(
+    cadre_group *group, cadre_status status, const char *text);
+
+/** Bytes that left this rank so far: payloads, and headers beside them. */
+void cadre_group_sent(
+    const cadre_group *group, uint64_t *payload, uint64_t *overhead);
+
+#endif // CADRE_GROUP_GROUP_H

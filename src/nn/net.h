@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A net: layers one after another, with a softmax cross-entropy at the end, and
+// how one pass of samples goes through them forward and backward.
+//
+// A net is a plan: shapes and names, no numbers.  Parameters and gradients are
+// memory of the caller.  A worker holds what one thread needs to run passes:
+// activations and the compute library's primitives, all made before the first
+// pass, each with one thread.  What a pass computes is a function of
+// (parameters, samples) alone.
+//
+// Gradients are announced one by one, in the order in which backward finishes
+// them (last layer first), to whoever listens.
+//
+// Threads: a net is immutable and shared; a worker belongs to one thread at a
+// time.
+
+#ifndef CADRE_NN_NET_H
+#define CADRE_NN_NET_H
+
+#include "cadre/status.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct cadre_net cadre_net;
+typedef struct cadre_net_worker cadre_net_worker;
+
+/** A layer as its user writes it. */
+typedef struct cadre_layer {
+    const char *kind; // "linear", "relu"
+    const char *name; // "fc1"; NULL for a layer without parameters
+    int64_t width;    // outputs of "linear"
+} cadre_layer;
+
+typedef struct cadre_net_param {
+    char name[64];    // "fc1.weight"
+    int64_t shape[4]; // row-major, as PyTorch's: linear weight (out, in)
+    int n_dims;
+    size_t count;      // elements
+    float init_bound; // initial values are uniform in [-bound, bound)
+} cadre_net_param;
+
+/**
+ * Plans a net for samples of input_width elements and n_classes classes; the
+ * last layer must have n_classes outputs.  layers are copied.
+ *
+ * Errors: CADRE_ERR_INVALID_ARG  names the layer and what is wrong with it
+ */
+cadre_status cadre_net_create(const cadre_layer *layers, int n_layers,
+    int64_t input_width, int64_t n_classes, cadre_net **out);
+void cadre_net_destroy(cadre_net *net); // NULL is allowed
+
+int cadre_net_param_count(const cadre_net *net);
+const cadre_net_param *cadre_net_param_at(const cadre_net *net, int index);
+
+/**
+ * Fills values with the initial values of parameter index: PyTorch's default
+ * for its layer (uniform, bound 1 / sqrt(fan in), weight and bias alike), from
+ * counters of (seed, parameter, element).
+ */
+void cadre_net_initialize(
+    const cadre_net *net, uint64_t seed, int index, float *values);
+
+/**
+ * Makes a worker for passes of exactly the given numbers of samples.
+ *
+ * sizes has n_sizes entries, each at least 1: the primitives of each are made
+ * here.  A pass of another size makes its own, once.
+ */
+cadre_status cadre_net_worker_create(const cadre_net *net,
+    const int64_t *sizes, int n_sizes, cadre_net_worker **out);
+void cadre_net_worker_destroy(cadre_net_worker *worker); // NULL is allowed
+
+/** Where gradients go, and who hears of them.  Called inside a pass. */
+typedef struct cadre_grad_listener {
+    void *ctx;
+    float *(*grad)(void *ctx, int index); // zeroed at first, then kept
+    cadre_status (*ready)(void *ctx, int index);
+} cadre_grad_listener;
+
+/**
+ * One pass forward and backward.
+ *
+ * params has an entry per parameter.  x is (n_samples, input_width); labels has
+ * n_samples entries in [0, n_classes).  first: gradients are written; else this
+ * pass's gradient is computed and then added, one rounding.  last: each
+ * gradient is announced as ready.  *loss_sum gets the sum of the samples' f32
+ * losses, added in f64 in order.
+ *
+ * Errors: CADRE_ERR_INTERNAL  the compute library failed; and what ready returns
+ */
+cadre_status cadre_net_pass(cadre_net_worker *worker,
+    const float *const *params, const float *x, const int32_t *labels,
+    int64_t n_samples, bool first, bool last,
+    const cadre_grad_listener *listener, double *loss_sum);
+
+/** Forward alone: each sample's loss, and the class it is taken for. */
+cadre_status cadre_net_predict(cadre_net_worker *worker,
+    const float *const *params, const float *x, const int32_t *labels,
+    int64_t n_samples, float *losses, int32_t *classes);
+
+/** "oneDNN 2.6.3" and the instruction set it uses, such as "avx2". */
+const char *cadre_compute_version(void);
+const char *cadre_compute_isa(void);
+
+#endif // CADRE_NN_NET_H
