@@ -80,8 +80,8 @@ endfunction()
 
 # cadre_test(NAME SOURCES files... LABELS labels... [TIMEOUT seconds])
 #
-# A test program of cmocka; every case is one CTest test, so that a failure
-# names itself and a crash costs one case.
+# A test program of cmocka, one CTest test.  Where ranks die and the others are
+# timed ("fault"), no other test runs beside it.
 function(cadre_test name)
     cmake_parse_arguments(TEST "" "TIMEOUT" "SOURCES;LABELS" ${ARGN})
     add_executable(test_${name} ${TEST_SOURCES})
@@ -93,4 +93,7 @@ function(cadre_test name)
     endif()
     set_tests_properties(${name} PROPERTIES
         LABELS "${TEST_LABELS}" TIMEOUT ${TEST_TIMEOUT} SKIP_RETURN_CODE 77)
+    if(fault IN_LIST TEST_LABELS)
+        set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+    endif()
 endfunction()

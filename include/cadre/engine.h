@@ -91,11 +91,11 @@ typedef struct cadre_step_report {
     bool skipped; // a gradient or loss was not finite, or the weight is 0: no
                   // state changed
     double loss;  // mean over samples
-    double grad_norm; // of the mean gradient, before clipping
-    double lr;        // of this step
-    int64_t weight;   // samples (tokens) of this step, over all ranks
-    uint32_t stop;    // all ranks' bits of cadre_engine_request_stop(), or-ed
-    double exposed_ms;       // time in hooks and waits, mean of this rank's threads
+    double grad_norm;  // of the mean gradient, before clipping
+    double lr;         // of this step
+    int64_t weight;    // samples (tokens) of this step, over all ranks
+    uint32_t stop;     // all ranks' bits of cadre_engine_request_stop(), or-ed
+    double exposed_ms; // time in hooks and waits, mean of this rank's threads
     uint64_t bytes_sent;     // gradients that left this rank in this step
     uint64_t overhead_bytes; // headers and control that left it
 } cadre_step_report;
@@ -139,7 +139,8 @@ CADRE_API int cadre_engine_fold(const cadre_engine *engine);
  * May wait until memory for a gradient is free.  False after the last leaf, or
  * when something failed; cadre_step_end() says what.
  */
-CADRE_API CADRE_MUST_CHECK bool cadre_leaf_next(cadre_engine *engine, int *leaf);
+CADRE_API CADRE_MUST_CHECK bool cadre_leaf_next(
+    cadre_engine *engine, int *leaf);
 
 /**
  * Where the gradient of parameter index in this leaf goes, row-major.
@@ -200,8 +201,8 @@ typedef struct cadre_plane_bytes {
 } cadre_plane_bytes;
 
 /** Fills in up to capacity planes and returns how many there are. */
-CADRE_API int cadre_engine_state_bytes(const cadre_engine *engine,
-    cadre_plane_bytes *planes, int capacity);
+CADRE_API int cadre_engine_state_bytes(
+    const cadre_engine *engine, cadre_plane_bytes *planes, int capacity);
 
 /**
  * Compares the parameters of all ranks.  Collective, between steps.

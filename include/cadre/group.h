@@ -107,9 +107,9 @@ CADRE_API CADRE_MUST_CHECK cadre_status cadre_allreduce(cadre_group *group,
  * elements, parts lie one after another in send.  recv has room for this
  * rank's part.  In place means recv == send: the part lands at its front.
  */
-CADRE_API CADRE_MUST_CHECK cadre_status cadre_reduce_scatter(
-    cadre_group *group, const void *send, void *recv, const size_t counts[],
-    cadre_dtype dtype, cadre_reduce_op op, cadre_work **out);
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_reduce_scatter(cadre_group *group,
+    const void *send, void *recv, const size_t counts[], cadre_dtype dtype,
+    cadre_reduce_op op, cadre_work **out);
 
 /**
  * Gives every rank the parts of all, one after another in recv.

@@ -16,15 +16,17 @@ typedef struct cadre_launch_options {
     int n_ranks;             // on this host; at least 1
     const char *const *argv; // the program (looked up in PATH) and arguments,
                              // ended by NULL
-    int threads;   // OMP_NUM_THREADS of each rank; 0: this process's cores
-                   // divided among the ranks, at least 1
-    bool tag;      // "[host:rank] " before each line of output
-    const char *log_dir; // a file per rank and stream in here; NULL: none
+    int threads; // OMP_NUM_THREADS of each rank; 0: this process's cores
+                 // divided among the ranks, at least 1
+    bool tag;    // "[host:rank] " before each line of output
+    const char *log_dir; // what rank R prints also goes to rank-R.log in here;
+                         // NULL: no such files
     int timeout_ms;      // a rank silent that long is lost; 0: the rank's own
 } cadre_launch_options;
 
 typedef struct cadre_launch_result {
-    int exit_status; // of the first rank that failed (128 + signal), or 0
+    int exit_status; // of the first rank that failed (128 + signal; 3 for one
+                     // that left while others still needed it), or 0
     int rank;        // the first that failed; -1: none
     int stopped_by;  // SIGINT or SIGTERM that the launcher passed on; or 0
     char text[1024]; // who failed, where, how; empty if none did
@@ -42,7 +44,10 @@ typedef struct cadre_launch_result {
  * The result says how the ranks ended; the status, whether they could be run.
  * Threads: the only one of its process that waits for children.
  *
- * Errors: CADRE_ERR_INVALID_ARG, CADRE_ERR_NOT_FOUND (no such program),
+ * Errors: CADRE_ERR_INVALID_ARG
+ *         CADRE_ERR_NOT_FOUND  there is no such program, or it cannot be run;
+ *                              exit_status says which, as a shell does: 127, 126
+ *         CADRE_ERR_STATE      another launch of this process is not over
  *         CADRE_ERR_IO, CADRE_ERR_NO_MEMORY
  */
 CADRE_API CADRE_MUST_CHECK cadre_status cadre_launch(

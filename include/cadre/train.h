@@ -24,20 +24,20 @@ enum { CADRE_TEXT_BYTES = 256, CADRE_PATH_BYTES = 4096 };
 /** Everything that a run is made of; CLI names of the keys beside each. */
 typedef struct cadre_train_config {
     char recipe[CADRE_TEXT_BYTES];
-    int64_t steps;  // --steps; 0: as many as epochs say
-    int64_t epochs; // --epochs
-    int threads;    // --threads, at least 1
+    int64_t steps;              // --steps; 0: as many as epochs say
+    int64_t epochs;             // --epochs
+    int threads;                // --threads, at least 1
     char out[CADRE_PATH_BYTES]; // --out: the run's folder; "": no files
 
     char data_path[CADRE_PATH_BYTES]; // data.path; "": the package's place
     bool data_drop_last;              // data.drop_last
 
-    int64_t global_batch;  // train.global_batch
-    int64_t micro_batch;   // train.micro_batch; 0: the whole leaf
-    int threads_per_leaf;  // train.threads_per_leaf; only 1 is built
-    uint64_t seed;         // train.seed
-    int64_t eval_every;    // train.eval_every; 0: at the end only
-    int64_t log_every;     // train.log_every
+    int64_t global_batch; // train.global_batch
+    int64_t micro_batch;  // train.micro_batch; 0: the whole leaf
+    int threads_per_leaf; // train.threads_per_leaf; only 1 is built
+    uint64_t seed;        // train.seed
+    int64_t eval_every;   // train.eval_every; 0: at the end only
+    int64_t log_every;    // train.log_every
 
     cadre_optimizer optimizer; // optim.name; hyper-parameters are values:
     double lr;                 // optim.lr          here 0 means 0
@@ -50,12 +50,12 @@ typedef struct cadre_train_config {
     int64_t warmup_steps;      // optim.warmup_steps
     cadre_schedule schedule;   // optim.schedule
 
-    cadre_mode mode;     // parallel.mode
-    int leaves;          // parallel.leaves; 0: ranks x threads
-    int fold;            // parallel.fold, as in cadre_engine_options
-    double bucket_mb;    // parallel.bucket_mb, MiB
-    char transport[16];  // parallel.transport, as in cadre_init_options
-    int timeout_ms;      // parallel.timeout_ms
+    cadre_mode mode;    // parallel.mode
+    int leaves;         // parallel.leaves; 0: ranks x threads
+    int fold;           // parallel.fold, as in cadre_engine_options
+    double bucket_mb;   // parallel.bucket_mb, MiB
+    char transport[16]; // parallel.transport, as in cadre_init_options
+    int timeout_ms;     // parallel.timeout_ms
 } cadre_train_config;
 
 /** Built-in recipes: the i-th name and what it is, or NULL after the last. */
@@ -65,10 +65,23 @@ CADRE_API const char *cadre_recipe_summary(int i);
 /**
  * Fills in a recipe's configuration.
  *
- * Errors: CADRE_ERR_NOT_FOUND  no such recipe; the text has the nearest name
+ * Errors: CADRE_ERR_NOT_FOUND    no such recipe; the text lists those there are
+ *         CADRE_ERR_UNSUPPORTED  one that is planned and not built yet
  */
 CADRE_API CADRE_MUST_CHECK cadre_status cadre_recipe_config(
     const char *name, cadre_train_config *out);
+
+/**
+ * Says whether cadre_train() would take this configuration on world_size ranks.
+ * Starts nothing, but reads the data, so that a run is refused before it has
+ * begun.  Local.
+ *
+ * Errors: CADRE_ERR_INVALID_ARG  a value, or values together, make no sense
+ *         CADRE_ERR_UNSUPPORTED  not built yet
+ *         CADRE_ERR_NOT_FOUND, CADRE_ERR_CORRUPT, CADRE_ERR_IO (data)
+ */
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_train_check(
+    const cadre_train_config *config, int world_size);
 
 /** The state of a run, for displays. */
 typedef struct cadre_train_progress {
@@ -94,9 +107,9 @@ typedef struct cadre_train_hooks {
 } cadre_train_hooks;
 
 typedef struct cadre_train_summary {
-    int64_t steps;     // done
-    int stopped_by;    // the signal all ranks stopped for, or 0
-    double loss;       // mean over the last 10 steps
+    int64_t steps;  // done
+    int stopped_by; // the signal all ranks stopped for, or 0
+    double loss;    // mean over the last 10 steps
     double eval_loss;
     double eval_accuracy;
     double samples_per_second;
@@ -113,8 +126,8 @@ typedef struct cadre_train_summary {
  * config->out.  hooks may be NULL.  *out, also after a stop, is given to
  * cadre_train_summary_release().
  *
- * Errors: CADRE_ERR_INVALID_ARG, CADRE_ERR_NOT_FOUND (data), CADRE_ERR_CORRUPT
- *         (data), CADRE_ERR_NOT_FINITE, those of engine and group
+ * Errors: those of cadre_train_check(), CADRE_ERR_NOT_FINITE, CADRE_ERR_IO (the
+ *         run's files), those of engine and group
  */
 CADRE_API CADRE_MUST_CHECK cadre_status cadre_train(cadre_group *world,
     const cadre_train_config *config, const cadre_train_hooks *hooks,

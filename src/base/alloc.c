@@ -21,8 +21,8 @@ static int must_fail(void)
 
 static void *no_memory(size_t nbytes)
 {
-    (void)cadre_fail(
-        CADRE_ERR_NO_MEMORY, "out of memory: %zu bytes are not to be had", nbytes);
+    (void)cadre_fail(CADRE_ERR_NO_MEMORY,
+        "out of memory: %zu bytes are not to be had", nbytes);
     return NULL;
 }
 

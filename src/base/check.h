@@ -10,8 +10,8 @@
 #if defined(CADRE_ASSERTIONS)
 _Noreturn void cadre_assertion_failed(
     const char *expression, const char *file, int line);
-#define CADRE_ASSERT(expression)                                               \
-    ((expression) ? (void)0                                                    \
+#define CADRE_ASSERT(expression) \
+    ((expression) ? (void)0      \
                   : cadre_assertion_failed(#expression, __FILE__, __LINE__))
 #else
 #define CADRE_ASSERT(expression) ((void)sizeof(!(expression)))

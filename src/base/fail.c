@@ -8,6 +8,7 @@
 static _Thread_local char text[CADRE_FAIL_TEXT_BYTES];
 
 // Formats into a second buffer, since an argument may be the old text.
+CADRE_PRINTF(1, 0)
 static void keep(const char *format, va_list arguments, const char *suffix)
 {
     char fresh[CADRE_FAIL_TEXT_BYTES];
@@ -52,8 +53,8 @@ const char *cadre_error_text(void)
 const char *cadre_status_name(cadre_status status)
 {
     switch (status) {
-#define STATUS_CASE(name, value, meaning)                                      \
-    case CADRE_##name:                                                         \
+#define STATUS_CASE(name, value, meaning) \
+    case CADRE_##name:                    \
         return "CADRE_" #name;
         CADRE_STATUS_LIST(STATUS_CASE)
 #undef STATUS_CASE

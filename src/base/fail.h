@@ -15,8 +15,7 @@
 enum { CADRE_FAIL_TEXT_BYTES = 1024 };
 
 #if defined(__GNUC__)
-#define CADRE_PRINTF(text, first)                                              \
-    __attribute__((format(printf, text, first)))
+#define CADRE_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else
 #define CADRE_PRINTF(text, first)
 #endif
@@ -31,17 +30,16 @@ cadre_status cadre_fail(cadre_status status, const char *format, ...)
     CADRE_PRINTF(2, 3);
 
 /** As cadre_fail(), then ": " and the text of errno_value. */
-cadre_status cadre_fail_errno(
-    cadre_status status, int errno_value, const char *format, ...)
-    CADRE_PRINTF(3, 4);
+cadre_status cadre_fail_errno(cadre_status status, int errno_value,
+    const char *format, ...) CADRE_PRINTF(3, 4);
 
 /** Leaves the calling function with the status of a call that failed. */
-#define CADRE_TRY(call)                                                        \
-    do {                                                                       \
-        cadre_status try_status_ = (call);                                     \
-        if (try_status_ != CADRE_OK) {                                         \
-            return try_status_;                                                \
-        }                                                                      \
+#define CADRE_TRY(call)                    \
+    do {                                   \
+        cadre_status try_status_ = (call); \
+        if (try_status_ != CADRE_OK) {     \
+            return try_status_;            \
+        }                                  \
     } while (0)
 
 #endif // CADRE_BASE_FAIL_H

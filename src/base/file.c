@@ -31,10 +31,9 @@ cadre_status cadre_new_file_open(const char *path, cadre_new_file *file)
     cadre_status status = CADRE_ERR_NO_MEMORY;
     if (f.path != NULL && f.aside != NULL) {
         f.stream = fopen(f.aside, "we"); // e: not handed to children
-        status = f.stream != NULL
-            ? CADRE_OK
-            : cadre_fail_errno(
-                  CADRE_ERR_IO, errno, "cannot write '%s'", f.aside);
+        status = f.stream != NULL ? CADRE_OK
+                                  : cadre_fail_errno(CADRE_ERR_IO, errno,
+                                        "cannot write '%s'", f.aside);
     }
     if (status != CADRE_OK) {
         cadre_free(f.path);

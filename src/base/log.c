@@ -17,7 +17,8 @@ static void *current_ctx;           // guarded by mu
 // The level that CADRE_LOG asks for; fallback where it is unset or unknown.
 static cadre_log_level level_from_environment(cadre_log_level fallback)
 {
-    static const char *const names[] = {"off", "error", "warn", "info", "debug"};
+    static const char *const names[] = {
+        "off", "error", "warn", "info", "debug"};
     const char *wanted = getenv("CADRE_LOG");
     for (int i = 0; wanted != NULL && i <= CADRE_LOG_DEBUG; i++) {
         if (strcmp(wanted, names[i]) == 0) {
@@ -39,8 +40,8 @@ void cadre_log_set_sink(cadre_log_level level, cadre_log_sink sink, void *ctx)
     atomic_store_explicit(&enabled, now_enabled, memory_order_relaxed);
 }
 
-void cadre_log(cadre_log_level level, const char *component,
-    const char *format, ...)
+void cadre_log(
+    cadre_log_level level, const char *component, const char *format, ...)
 {
     if ((int)level > atomic_load_explicit(&enabled, memory_order_relaxed)) {
         return;

@@ -10,7 +10,7 @@
 #include "cadre/log.h"
 
 /** Any thread.  A disabled level costs one load. */
-void cadre_log(cadre_log_level level, const char *component,
-    const char *format, ...) CADRE_PRINTF(3, 4);
+void cadre_log(cadre_log_level level, const char *component, const char *format,
+    ...) CADRE_PRINTF(3, 4);
 
 #endif // CADRE_BASE_LOG_H

@@ -9,12 +9,10 @@
 #include "base/alloc.h"
 #include "base/fail.h"
 #include <errno.h>
+#include <fenv.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
 
 typedef struct start {
     void (*body)(void *ctx);
@@ -32,8 +30,8 @@ static void *run(void *argument)
     return NULL;
 }
 
-cadre_status cadre_thread_start(cadre_thread *thread, const char *name,
-    void (*body)(void *ctx), void *ctx)
+cadre_status cadre_thread_start(
+    cadre_thread *thread, const char *name, void (*body)(void *ctx), void *ctx)
 {
     start *s = cadre_alloc(sizeof(*s));
     if (s == NULL) {
@@ -70,12 +68,8 @@ void cadre_thread_join(cadre_thread *thread)
 
 void cadre_thread_plain_floats(void)
 {
-#if defined(__SSE__)
-    enum { MXCSR_DEFAULT = 0x1f80 }; // all masked, nearest, subnormals kept
-    _mm_setcsr(MXCSR_DEFAULT);
-#elif defined(__aarch64__)
-    __asm__ volatile("msr fpcr, %0" : : "r"((unsigned long)0));
-#endif
+    // The default environment of C: on x86 and Arm also without flush-to-zero.
+    (void)fesetenv(FE_DFL_ENV);
 }
 
 void cadre_condition_init(pthread_cond_t *condition)

@@ -23,8 +23,8 @@ typedef struct cadre_thread {
  *
  * Errors: CADRE_ERR_NO_MEMORY  the system has no thread left
  */
-cadre_status cadre_thread_start(cadre_thread *thread, const char *name,
-    void (*body)(void *ctx), void *ctx);
+cadre_status cadre_thread_start(
+    cadre_thread *thread, const char *name, void (*body)(void *ctx), void *ctx);
 
 /** Waits for the thread's end, if it was started. */
 void cadre_thread_join(cadre_thread *thread);
