@@ -19,6 +19,9 @@
 cadre_status cadre_group_create(int rank, int world_size, int timeout_ms,
     cadre_transport *transport, cadre_watch *watch, cadre_group **out);
 
+/** Says goodbye, closes the transport, releases; see cadre_finalize(). */
+void cadre_group_release(cadre_group *group);
+
 /** One side of one message of an exchange. */
 typedef struct cadre_part {
     int peer;
@@ -28,6 +31,9 @@ typedef struct cadre_part {
 
 /**
  * Posts any number of sends and receives, as one work.
+ *
+ * Exchanges that follow one another move at the same time, so their memory must
+ * not overlap.  Collectives wait for what was posted before them.
  *
  * Every rank posts its side under the same call, whose sequence number the
  * group fills in.  At most one send and one receive per peer; parts and runs

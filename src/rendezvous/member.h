@@ -52,8 +52,8 @@ bool cadre_member_listen(
     cadre_member *member, cadre_deadline deadline, cadre_verdict *verdict);
 
 /** Tells the hub what this rank saw; suspect is a lost rank or -1. */
-void cadre_member_report(cadre_member *member, cadre_status status,
-    int suspect, const char *text);
+void cadre_member_report(
+    cadre_member *member, cadre_status status, int suspect, const char *text);
 
 /** Ends a sleeping cadre_member_listen(). */
 void cadre_member_wake(cadre_member *member);

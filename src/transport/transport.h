@@ -12,13 +12,14 @@
 //
 // Memory:  transfers and their runs belong to the caller, borrowed until the
 //          transfer is done.  Posting allocates nothing.
-// Threads: one at a time, but for abort.
+// Threads: one at a time, but for wake.
 // Failure: the first one is kept; from then on every call returns it.
 
 #ifndef CADRE_TRANSPORT_TRANSPORT_H
 #define CADRE_TRANSPORT_TRANSPORT_H
 
 #include "base/clock.h"
+#include "base/fail.h"
 #include "cadre/types.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,10 +46,10 @@ typedef struct cadre_call {
     uint64_t detail;   // hash of what else must agree (parts, layout); or 0
 } cadre_call;
 
+enum { CADRE_CALL_TEXT_BYTES = 128 };
+
 /** The call in words: "allreduce #12 of 100 f32". */
-enum { CADRE_CALL_TEXT_BYTES = 96 };
-void cadre_call_text(
-    const cadre_call *call, char text[CADRE_CALL_TEXT_BYTES]);
+void cadre_call_text(const cadre_call *call, char text[CADRE_CALL_TEXT_BYTES]);
 
 /** A contiguous piece of memory. */
 typedef struct cadre_run {
@@ -61,12 +62,12 @@ typedef struct cadre_transfer {
     const cadre_call *call;
     cadre_run *runs; // of a send they are only read
     size_t n_runs;
-    size_t nbytes; // of all runs
 
-    // The transport's own.
+    // True when all has been moved.  The rest is the transport's own.
     bool done;
-    size_t moved; // bytes so far, header included
-    size_t run;   // the run that is in work ...
+    size_t nbytes;    // of all runs
+    size_t moved;     // bytes so far, header included
+    size_t run;       // the run that is in work ...
     size_t run_moved; // ... and how far
     struct cadre_transfer *next;
 } cadre_transfer;
@@ -74,7 +75,8 @@ typedef struct cadre_transfer {
 typedef struct cadre_transport cadre_transport;
 
 typedef struct cadre_transport_ops {
-    const char *scheme; // "inproc", "tcp"
+    const char *scheme;  // "inproc", "tcp"
+    size_t header_bytes; // that travel with each payload
 
     /** Posts a send.  Never blocks; may move bytes at once. */
     cadre_status (*post_send)(cadre_transport *t, int peer, cadre_transfer *x);
@@ -97,7 +99,13 @@ typedef struct cadre_transport_ops {
     /** Ends a sleeping progress().  Any thread, any time. */
     void (*wake)(cadre_transport *t);
 
-    /** Waits for nothing.  Transfers that are not done are forgotten. */
+    /**
+     * Forgets all transfers: when it returns, nobody reads or writes their
+     * memory any more.  Waits for no peer.  Only wake and close may follow.
+     */
+    void (*abandon)(cadre_transport *t);
+
+    /** Abandons and releases. */
     void (*close)(cadre_transport *t);
 } cadre_transport_ops;
 
@@ -106,13 +114,16 @@ struct cadre_transport {
     const cadre_transport_ops *ops;
     int rank;
     int world_size;
-    int failed_peer; // of the failure that was returned, else -1
     uint64_t generation; // of the group; in every header, never used twice
 
-    // Counted where it happens, by the wrappers below.
+    // The first failure, kept by the wrappers below.
+    cadre_status failed; // CADRE_OK: none
+    int failed_peer;     // set by the implementation; -1: none
+    char failed_text[CADRE_FAIL_TEXT_BYTES];
+
+    // Of all sends posted; counted by the wrappers below.
     uint64_t sent_payload_bytes;
     uint64_t sent_overhead_bytes; // headers
-    const char *waits_for; // what progress last slept for, for a dump; or NULL
 };
 
 cadre_status cadre_transport_send(
@@ -122,6 +133,7 @@ cadre_status cadre_transport_receive(
 cadre_status cadre_transport_progress(
     cadre_transport *t, cadre_deadline deadline);
 void cadre_transport_wake(cadre_transport *t);
+void cadre_transport_abandon(cadre_transport *t);
 void cadre_transport_close(cadre_transport *t); // NULL is allowed
 
 /**

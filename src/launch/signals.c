@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Linux: pipe2() makes both ends of the pipe private in one call.
+
+#define _GNU_SOURCE // pipe2
+
+#include "launch/signals.h"
+
+#include "base/fail.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGPIPE};
+enum { N_SIGNALS = sizeof(numbers) / sizeof(numbers[0]) };
+
+static atomic_flag busy = ATOMIC_FLAG_INIT;
+static int ends[2]; // of the pipe: written by the handler, read by the launch
+static struct sigaction before[N_SIGNALS];
+
+static void note(int number)
+{
+    int kept = errno;
+    unsigned char byte = (unsigned char)number;
+    // A pipe that is full holds enough of them already.
+    (void)!write(ends[1], &byte, 1);
+    errno = kept;
+}
+
+cadre_status cadre_signals_catch(void)
+{
+    if (atomic_flag_test_and_set(&busy)) {
+        return cadre_fail(CADRE_ERR_STATE,
+            "cadre_launch: another launch of this process is not over");
+    }
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+        int error = errno;
+        atomic_flag_clear(&busy);
+        return cadre_fail_errno(
+            CADRE_ERR_IO, error, "no pipe for signals is to be had");
+    }
+    for (int i = 0; i < N_SIGNALS; i++) {
+        struct sigaction action;
+        memset(&action, 0, sizeof(action));
+        sigemptyset(&action.sa_mask);
+        action.sa_handler = numbers[i] == SIGPIPE ? SIG_IGN : note;
+        action.sa_flags = SA_RESTART;
+        sigaction(numbers[i], &action, &before[i]);
+    }
+    return CADRE_OK;
+}
+
+int cadre_signals_fd(void)
+{
+    return ends[0];
+}
+
+int cadre_signals_next(void)
+{
+    unsigned char byte;
+    return read(ends[0], &byte, 1) == 1 ? byte : 0;
+}
+
+static void restore(void)
+{
+    for (int i = 0; i < N_SIGNALS; i++) {
+        sigaction(numbers[i], &before[i], NULL);
+    }
+}
+
+void cadre_signals_restore_in_child(void)
+{
+    restore();
+    // A shell makes what it starts in the background deaf to SIGINT, meaning
+    // that of the terminal.  A rank gets only what the launcher passes on.
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+}
+
+void cadre_signals_release(void)
+{
+    restore();
+    close(ends[0]);
+    close(ends[1]);
+    atomic_flag_clear(&busy);
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Connections between every two ranks of different hosts: each rank listens,
+// connects to all ranks below it, and is connected to by all above.  Whoever
+// connects says who it is and for which job; strangers are sent away.
+//
+// Like the hub it never sleeps: wait for its descriptor and run it.
+//
+// Threads: one at a time.
+
+#ifndef CADRE_RENDEZVOUS_MESH_H
+#define CADRE_RENDEZVOUS_MESH_H
+
+#include "rendezvous/message.h"
+
+typedef struct cadre_mesh cadre_mesh;
+
+/**
+ * Listens at the address that the connection to the hub uses, on a port that
+ * the system chooses.  address is where peers reach this rank.
+ *
+ * Errors: CADRE_ERR_IO, CADRE_ERR_NO_MEMORY
+ */
+cadre_status cadre_mesh_open(int hub_socket, int rank, int world_size,
+    char address[CADRE_ADDRESS_BYTES], cadre_mesh **out);
+
+/** Stops listening; connections not taken are closed.  NULL is allowed. */
+void cadre_mesh_close(cadre_mesh *mesh);
+
+/**
+ * Everybody's address is known: begins to connect to peer, if that is a rank
+ * below.  To be called for all, before the first cadre_mesh_run().
+ *
+ * Errors: CADRE_ERR_PEER_LOST  the text says why
+ */
+cadre_status cadre_mesh_connect(cadre_mesh *mesh,
+    const uint8_t job_id[CADRE_JOB_ID_BYTES], int peer,
+    const char address[CADRE_ADDRESS_BYTES]);
+
+/** Readable when there is something to do. */
+int cadre_mesh_fd(const cadre_mesh *mesh);
+
+/**
+ * Goes on.  *failed_peer is the rank that could not be reached.
+ *
+ * Errors: CADRE_ERR_PEER_LOST  the text says why
+ */
+cadre_status cadre_mesh_run(cadre_mesh *mesh, int *failed_peer);
+
+/** True when all peers are connected. */
+bool cadre_mesh_is_complete(const cadre_mesh *mesh);
+
+/** Hands the connections out, world_size of them, -1 at this rank. */
+void cadre_mesh_take_sockets(cadre_mesh *mesh, int *sockets);
+
+#endif // CADRE_RENDEZVOUS_MESH_H
