@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "parallel/engine.h"
+
+#include "base/alloc.h"
+#include "parallel/compare.h"
+#include <math.h>
+
+enum {
+    // As PyTorch's bucket_cap_mb: large enough that latency does not matter,
+    // small enough that the last one is short.
+    DEFAULT_BUCKET_BYTES = 25 << 20,
+    MOST_THREADS = 1024,
+};
+
+// --- options ---
+
+// 0 means the default, CADRE_ZERO means 0.
+static double or_default(double value, double by_default)
+{
+    if (value == CADRE_ZERO) {
+        return 0.0;
+    }
+    return value == 0.0 ? by_default : value;
+}
+
+static void fill_in(cadre_engine_options *o)
+{
+    bool adamw = o->optimizer == CADRE_ADAMW;
+    o->threads = o->threads == 0 ? 1 : o->threads;
+    o->fold = o->fold == 0 ? CADRE_FOLD_DEFERRED : o->fold;
+    o->bucket_bytes =
+        o->bucket_bytes == 0 ? DEFAULT_BUCKET_BYTES : o->bucket_bytes;
+    o->lr = or_default(o->lr, adamw ? 1e-3 : 1e-1);
+    o->weight_decay = or_default(o->weight_decay, adamw ? 1e-2 : 0.0);
+    o->momentum = or_default(o->momentum, 0.0);
+    o->beta1 = or_default(o->beta1, 0.9);
+    o->beta2 = or_default(o->beta2, 0.999);
+    o->eps = or_default(o->eps, 1e-8);
+    o->clip = or_default(o->clip, 0.0);
+}
+
+static cadre_status check_numbers(const cadre_engine_options *o)
+{
+    const struct {
+        const char *name;
+        double value;
+        double most;
+    } numbers[] = {
+        {"lr", o->lr, 1e30},
+        {"weight_decay", o->weight_decay, 1e30},
+        {"momentum", o->momentum, 0.999999},
+        {"beta1", o->beta1, 0.999999},
+        {"beta2", o->beta2, 0.9999999},
+        {"eps", o->eps, 1e30},
+        {"clip", o->clip, 1e30},
+    };
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        if (!(numbers[i].value >= 0.0 && numbers[i].value <= numbers[i].most)) {
+            return cadre_fail(CADRE_ERR_INVALID_ARG,
+                "engine: %s is %g, it must be from 0 to %g", numbers[i].name,
+                numbers[i].value, numbers[i].most);
+        }
+    }
+    return CADRE_OK;
+}
+
+static cadre_status check_options(const cadre_engine_options *o)
+{
+    if (cadre_placement_of((int)o->mode) == NULL) {
+        return cadre_fail(
+            CADRE_ERR_INVALID_ARG, "engine: there is no mode %d", (int)o->mode);
+    }
+    if (o->optimizer > CADRE_ADAMW || o->schedule != CADRE_CONSTANT) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "engine: there is no optimizer %d or no schedule %d",
+            (int)o->optimizer, (int)o->schedule);
+    }
+    if (o->leaves < 0 || o->leaves > CADRE_MAX_LEAVES) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "engine: leaves is %d, it must be from 1 to %d (0: ranks x "
+            "threads)",
+            o->leaves, CADRE_MAX_LEAVES);
+    }
+    if (o->threads < 1 || o->threads > MOST_THREADS) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "engine: threads is %d, it must be from 1 to %d", o->threads,
+            MOST_THREADS);
+    }
+    bool power = o->fold > 0 && (o->fold & (o->fold - 1)) == 0;
+    if (o->fold != CADRE_FOLD_DEFERRED && o->fold != CADRE_FOLD_EAGER &&
+        !(power && o->fold <= CADRE_MAX_LEAVES)) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "engine: fold is %d, it must be deferred, eager or a power of two "
+            "up to %d",
+            o->fold, CADRE_MAX_LEAVES);
+    }
+    if (o->warmup_steps < 0) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "engine: warmup_steps is %lld, it must be at least 0",
+            (long long)o->warmup_steps);
+    }
+    return check_numbers(o);
+}
+
+// What follows from ranks and threads, V and k, is rank 0's on all ranks.
+static cadre_status agree_on_leaves(cadre_group *group, cadre_engine_options *o)
+{
+    int n = cadre_world_size(group);
+    int64_t words[2] = {(int64_t)n * o->threads, o->threads};
+    CADRE_TRY(cadre_broadcast(group, words, 2, CADRE_I64, 0, NULL));
+    if (words[0] < 1 || words[0] > CADRE_MAX_LEAVES || words[1] < 1 ||
+        words[1] > MOST_THREADS) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "engine: %d ranks with rank 0's threads are more than %d leaves; "
+            "set leaves",
+            n, CADRE_MAX_LEAVES);
+    }
+    o->leaves = o->leaves == 0 ? (int)words[0] : o->leaves;
+    if (n <= o->leaves && o->fold == CADRE_FOLD_DEFERRED) {
+        o->fold = cadre_fold_deferred(o->leaves, n);
+    }
+    if (o->fold == CADRE_FOLD_EAGER) {
+        o->fold = cadre_fold_eager((int)words[1]);
+    }
+    return CADRE_OK;
+}
+
+static cadre_status compare_options(
+    cadre_group *group, const cadre_engine_options *o)
+{
+    const cadre_setting settings[] = {
+        {"mode", (double)o->mode},
+        {"leaves", (double)o->leaves},
+        {"fold", (double)o->fold},
+        {"bucket_bytes", (double)o->bucket_bytes},
+        {"optimizer", (double)o->optimizer},
+        {"lr", o->lr},
+        {"weight_decay", o->weight_decay},
+        {"momentum", o->momentum},
+        {"beta1", o->beta1},
+        {"beta2", o->beta2},
+        {"eps", o->eps},
+        {"clip", o->clip},
+        {"schedule", (double)o->schedule},
+        {"warmup_steps", (double)o->warmup_steps},
+    };
+    return cadre_compare_settings(
+        group, settings, (int)(sizeof(settings) / sizeof(settings[0])));
+}
+
+// Fills in, checks and compares.
+static cadre_status resolve(cadre_group *group, cadre_engine_options *o)
+{
+    fill_in(o);
+    CADRE_TRY(check_options(o));
+    CADRE_TRY(agree_on_leaves(group, o));
+    CADRE_TRY(compare_options(group, o));
+    if (cadre_world_size(group) > o->leaves) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "engine: %d ranks but only %d leaves; every rank needs at least "
+            "one: take fewer ranks or more leaves",
+            cadre_world_size(group), o->leaves);
+    }
+    return CADRE_OK;
+}
+
+// --- making ---
+
+static cadre_status make_leaves(cadre_engine *e)
+{
+    const cadre_layout *layout = &e->model->layout;
+    cadre_dealing dealing = {
+        .n_leaves = e->o.leaves,
+        .block = e->o.fold,
+        .world_size = cadre_world_size(e->group),
+    };
+    int rank = cadre_rank(e->group);
+    int n_windows = cadre_leaves_windows(&dealing, rank, e->o.threads);
+    size_t window_bytes = layout->n_elements * sizeof(float);
+    if (window_bytes > SIZE_MAX / (size_t)n_windows) {
+        return cadre_fail(CADRE_ERR_NO_MEMORY,
+            "out of memory: %d gradients of %zu bytes", n_windows,
+            window_bytes);
+    }
+    e->gradients_bytes = window_bytes * (size_t)n_windows;
+    void *memory;
+    CADRE_TRY(cadre_arena_alloc(e->group, e->gradients_bytes, &memory));
+    e->gradients = memory;
+    return cadre_leaves_init(
+        &e->leaves, layout, &dealing, rank, e->gradients, n_windows);
+}
+
+static cadre_status make_optimizer(cadre_engine *e)
+{
+    if (e->o.optimizer == CADRE_NONE) {
+        return CADRE_OK;
+    }
+    e->optim =
+        e->o.optimizer == CADRE_SGD ? &cadre_optim_sgd : &cadre_optim_adamw;
+    e->hyper = (cadre_hyper){
+        .lr = e->o.lr,
+        .weight_decay = e->o.weight_decay,
+        .momentum = e->o.momentum,
+        .beta1 = e->o.beta1,
+        .beta2 = e->o.beta2,
+        .eps = e->o.eps,
+    };
+    e->powers = (cadre_powers){.beta1 = 1.0, .beta2 = 1.0};
+    size_t nbytes = e->model->layout.n_elements * sizeof(float);
+    int wanted = e->optim->slots_used(&e->hyper);
+    for (; e->n_slots < wanted; e->n_slots++) {
+        float *data = cadre_alloc(nbytes);
+        if (data == NULL) {
+            return CADRE_ERR_NO_MEMORY;
+        }
+        e->slots[e->n_slots] = (cadre_plane){
+            .name = e->optim->slot_names[e->n_slots],
+            .data = data,
+            .nbytes = nbytes,
+        };
+    }
+    return CADRE_OK;
+}
+
+static cadre_status make_parts(cadre_engine *e)
+{
+    CADRE_TRY(make_leaves(e));
+    const cadre_fold_options fold = {
+        .group = e->group,
+        .layout = &e->model->layout,
+        .leaves = &e->leaves,
+        .bucket_bytes = e->o.bucket_bytes,
+    };
+    CADRE_TRY(cadre_fold_create(&fold, &e->fold));
+    CADRE_TRY(cadre_control_create(e->group, &e->control));
+    return make_optimizer(e);
+}
+
+cadre_status cadre_engine_create(
+    cadre_model *model, const cadre_engine_options *options, cadre_engine **out)
+{
+    if (!model->sealed || model->has_engine) {
+        return cadre_fail(CADRE_ERR_STATE,
+            "engine: the model is not sealed, or has an engine already");
+    }
+    cadre_engine_options o = {0};
+    if (options != NULL) {
+        o = *options;
+    }
+    CADRE_TRY(resolve(model->group, &o));
+
+    cadre_engine *e = cadre_alloc(sizeof(*e));
+    if (e == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    e->model = model;
+    e->group = model->group;
+    e->o = o;
+    e->placement = cadre_placement_of((int)o.mode);
+    model->has_engine = true;
+    cadre_status status = make_parts(e);
+    if (status != CADRE_OK) {
+        cadre_engine_destroy(e);
+        return status;
+    }
+    *out = e;
+    return CADRE_OK;
+}
+
+void cadre_engine_destroy(cadre_engine *engine)
+{
+    if (engine == NULL) {
+        return;
+    }
+    if (engine->fold != NULL) {
+        cadre_fold_abandon(engine->fold);
+    }
+    for (int i = 0; i < engine->n_slots; i++) {
+        cadre_free(engine->slots[i].data);
+    }
+    cadre_control_destroy(engine->control);
+    cadre_fold_destroy(engine->fold);
+    cadre_leaves_fini(&engine->leaves);
+    cadre_arena_free(engine->group, engine->gradients);
+    engine->model->grads = NULL;
+    engine->model->has_engine = false;
+    cadre_free(engine);
+}
+
+// --- queries ---
+
+int cadre_leaf_count(const cadre_engine *engine)
+{
+    return engine->o.leaves;
+}
+
+int cadre_engine_fold(const cadre_engine *engine)
+{
+    return engine->o.fold;
+}
+
+void cadre_engine_request_stop(cadre_engine *engine, uint32_t bits)
+{
+    // Relaxed: the bits carry nothing else with them.
+    atomic_fetch_or_explicit(&engine->stop_bits, bits, memory_order_relaxed);
+}
+
+int cadre_engine_state_bytes(
+    const cadre_engine *engine, cadre_plane_bytes *planes, int capacity)
+{
+    cadre_plane_bytes all[3 + CADRE_MAX_SLOTS] = {
+        {"params", engine->model->params.nbytes},
+        {"grads", engine->gradients_bytes},
+        {"fold", cadre_fold_bytes(engine->fold)},
+    };
+    int n = 3;
+    for (int i = 0; i < engine->n_slots; i++) {
+        all[n++] =
+            (cadre_plane_bytes){engine->slots[i].name, engine->slots[i].nbytes};
+    }
+    for (int i = 0; i < n && i < capacity; i++) {
+        planes[i] = all[i];
+    }
+    return n;
+}
+
+cadre_status cadre_engine_replicas_equal(cadre_engine *engine, bool *equal)
+{
+    return cadre_compare_word(
+        engine->group, cadre_model_hash(engine->model), equal);
+}
+
+// --- update ---
+
+void cadre_engine_update(
+    cadre_engine *engine, const float *grads, float scale, double lr)
+{
+    cadre_scalars scalars =
+        engine->optim->scalars(&engine->hyper, lr, &engine->powers);
+    const cadre_layout *layout = &engine->model->layout;
+    for (int i = 0; i < layout->n_segments; i++) {
+        const cadre_segment *s = &layout->segments[i];
+        if (s->frozen) {
+            continue;
+        }
+        float *slots[CADRE_MAX_SLOTS] = {NULL};
+        for (int j = 0; j < engine->n_slots; j++) {
+            slots[j] = engine->slots[j].data + s->offset;
+        }
+        engine->optim->update(&scalars, scale, grads + s->offset, slots,
+            cadre_model_values(engine->model, i), s->count);
+    }
+}

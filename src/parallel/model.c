@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "parallel/model.h"
+
+#include "base/alloc.h"
+#include "base/check.h"
+#include "base/fail.h"
+#include "parallel/compare.h"
+#include "state/safetensors.h"
+#include <string.h>
+
+cadre_status cadre_model_create(cadre_group *group, cadre_model **out)
+{
+    if (group == NULL || out == NULL) {
+        return cadre_fail(
+            CADRE_ERR_INVALID_ARG, "cadre_model_create needs a group and out");
+    }
+    cadre_model *m = cadre_alloc(sizeof(*m));
+    if (m == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    m->group = group;
+    *out = m;
+    return CADRE_OK;
+}
+
+void cadre_model_destroy(cadre_model *model)
+{
+    if (model == NULL) {
+        return;
+    }
+    cadre_arena_free(model->group, model->params.data);
+    cadre_free(model->own_values);
+    cadre_layout_fini(&model->layout);
+    cadre_free(model);
+}
+
+// Room for one more entry of own_values, which grows beside the segments.
+static cadre_status reserve(cadre_model *m)
+{
+    if (m->layout.n_segments < m->own_capacity) {
+        return CADRE_OK;
+    }
+    int capacity = m->own_capacity == 0 ? 16 : m->own_capacity * 2;
+    float **grown = cadre_alloc_array((size_t)capacity, sizeof(*grown));
+    if (grown == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    if (m->own_capacity > 0) {
+        memcpy(grown, m->own_values, (size_t)m->own_capacity * sizeof(*grown));
+    }
+    cadre_free(m->own_values);
+    m->own_values = grown;
+    m->own_capacity = capacity;
+    return CADRE_OK;
+}
+
+// The unit that a name asks for: all of it up to its last dot.
+static char *unit_of(const char *name)
+{
+    char *unit = cadre_alloc_string(name);
+    char *dot = unit == NULL ? NULL : strrchr(unit, '.');
+    if (dot != NULL && dot != unit) {
+        *dot = '\0';
+    }
+    return unit;
+}
+
+cadre_status cadre_model_add(cadre_model *model, const char *name,
+    const int64_t *shape, int n_dims, const cadre_param_options *options,
+    int *index)
+{
+    if (model == NULL || name == NULL || shape == NULL) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "cadre_model_add needs a model, a name and a shape");
+    }
+    if (model->sealed) {
+        return cadre_fail(CADRE_ERR_STATE,
+            "parameter '%s' comes too late: the model is sealed", name);
+    }
+    const cadre_param_options none = {0};
+    const cadre_param_options *o = options == NULL ? &none : options;
+    CADRE_TRY(reserve(model));
+    char *unit = o->unit == NULL ? unit_of(name) : cadre_alloc_string(o->unit);
+    if (unit == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    cadre_status status =
+        cadre_layout_add(&model->layout, name, unit, shape, n_dims, o->frozen);
+    cadre_free(unit);
+    CADRE_TRY(status);
+
+    int added = model->layout.n_segments - 1;
+    model->own_values[added] = o->values;
+    if (index != NULL) {
+        *index = added;
+    }
+    return CADRE_OK;
+}
+
+cadre_status cadre_model_seal(cadre_model *model)
+{
+    if (model->sealed) {
+        return cadre_fail(CADRE_ERR_STATE, "the model is sealed already");
+    }
+    // Compared even if empty: another rank may have parameters.
+    CADRE_TRY(cadre_compare_layouts(model->group, &model->layout));
+    if (model->layout.n_segments == 0) {
+        return cadre_fail(CADRE_ERR_STATE, "the model has no parameters");
+    }
+
+    size_t nbytes = model->layout.n_elements * sizeof(float);
+    void *data;
+    CADRE_TRY(cadre_arena_alloc(model->group, nbytes, &data));
+    model->params =
+        (cadre_plane){.name = "params", .data = data, .nbytes = nbytes};
+    model->sealed = true;
+    return CADRE_OK;
+}
+
+int cadre_model_param_count(const cadre_model *model)
+{
+    return model->layout.n_segments;
+}
+
+static const cadre_segment *segment_at(const cadre_model *model, int index)
+{
+    CADRE_ASSERT(index >= 0 && index < model->layout.n_segments);
+    return &model->layout.segments[index];
+}
+
+const char *cadre_model_param_name(const cadre_model *model, int index)
+{
+    return segment_at(model, index)->name;
+}
+
+size_t cadre_model_param_elements(const cadre_model *model, int index)
+{
+    return segment_at(model, index)->count;
+}
+
+float *cadre_model_values(const cadre_model *model, int segment)
+{
+    float *own = model->own_values[segment];
+    return own != NULL
+               ? own
+               : model->params.data + segment_at(model, segment)->offset;
+}
+
+float *cadre_model_param(cadre_model *model, int index)
+{
+    if (!model->sealed || index < 0 || index >= model->layout.n_segments) {
+        return NULL;
+    }
+    return cadre_model_values(model, index);
+}
+
+const float *cadre_model_grad(const cadre_model *model, int index)
+{
+    if (model->grads == NULL || index < 0 ||
+        index >= model->layout.n_segments || segment_at(model, index)->frozen) {
+        return NULL;
+    }
+    return model->grads + segment_at(model, index)->offset;
+}
+
+uint64_t cadre_model_segment_hash(const cadre_model *model, int segment)
+{
+    const cadre_segment *s = segment_at(model, segment);
+    return cadre_piece_hash(
+        cadre_model_values(model, segment), s->offset, s->count);
+}
+
+uint64_t cadre_model_hash(const cadre_model *model)
+{
+    uint64_t sum = 0;
+    for (int i = 0; model->sealed && i < model->layout.n_segments; i++) {
+        sum += cadre_model_segment_hash(model, i);
+    }
+    return sum;
+}
+
+// The segments as tensors of a file, for cadre_free(); NULL without memory.
+static cadre_tensor *tensors_of(const cadre_model *model)
+{
+    int n = model->layout.n_segments;
+    cadre_tensor *tensors = cadre_alloc_array((size_t)n, sizeof(*tensors));
+    for (int i = 0; tensors != NULL && i < n; i++) {
+        const cadre_segment *s = segment_at(model, i);
+        tensors[i] = (cadre_tensor){
+            .name = s->name,
+            .shape = s->shape,
+            .n_dims = s->n_dims,
+            .count = s->count,
+            .values = cadre_model_values(model, i),
+        };
+    }
+    return tensors;
+}
+
+static cadre_status not_sealed(void)
+{
+    return cadre_fail(CADRE_ERR_STATE, "the model is not sealed yet");
+}
+
+cadre_status cadre_model_save(const cadre_model *model, const char *path)
+{
+    if (!model->sealed) {
+        return not_sealed();
+    }
+    cadre_tensor *tensors = tensors_of(model);
+    char *layout = cadre_layout_json(&model->layout);
+    cadre_status status = CADRE_ERR_NO_MEMORY;
+    if (tensors != NULL && layout != NULL) {
+        status = cadre_safetensors_write(
+            path, tensors, model->layout.n_segments, "cadre.layout", layout);
+    }
+    cadre_free(layout);
+    cadre_free(tensors);
+    return status;
+}
+
+cadre_status cadre_model_load(cadre_model *model, const char *path)
+{
+    if (!model->sealed) {
+        return not_sealed();
+    }
+    cadre_tensor *tensors = tensors_of(model);
+    if (tensors == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    cadre_status status =
+        cadre_safetensors_read(path, tensors, model->layout.n_segments);
+    cadre_free(tensors);
+    return status;
+}
