@@ -25,8 +25,8 @@ typedef struct cadre_dataset_ops {
     cadre_status (*open)(
         const char *path, cadre_split split, cadre_dataset **out);
     /** Writes sample index, sample_elements floats, and its class. */
-    void (*read)(const cadre_dataset *dataset, int64_t index, float *x,
-        int32_t *label);
+    void (*read)(
+        const cadre_dataset *dataset, int64_t index, float *x, int32_t *label);
     void (*close)(cadre_dataset *dataset);
 } cadre_dataset_ops;
 
@@ -46,10 +46,10 @@ struct cadre_dataset {
  *         CADRE_ERR_CORRUPT    a file is damaged; names it and says how
  *         CADRE_ERR_IO, CADRE_ERR_NO_MEMORY
  */
-cadre_status cadre_dataset_open(const char *kind, const char *path,
-    cadre_split split, cadre_dataset **out);
-void cadre_dataset_read(const cadre_dataset *dataset, int64_t index, float *x,
-    int32_t *label);
+cadre_status cadre_dataset_open(
+    const char *kind, const char *path, cadre_split split, cadre_dataset **out);
+void cadre_dataset_read(
+    const cadre_dataset *dataset, int64_t index, float *x, int32_t *label);
 void cadre_dataset_close(cadre_dataset *dataset); // NULL is allowed
 
 #endif // CADRE_DATA_DATASET_H

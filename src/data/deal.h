@@ -22,16 +22,17 @@ int64_t cadre_deal_sample(
 
 /** A step's part of an epoch. */
 typedef struct cadre_batch {
-    int64_t epoch;    // from 0
-    int64_t first;    // position in the epoch
+    int64_t epoch;     // from 0
+    int64_t first;     // position in the epoch
     int64_t n_samples; // the global batch's, less at an epoch's end
 } cadre_batch;
 
 /** Steps per epoch: a final short batch counts unless it is dropped. */
-int64_t cadre_deal_steps(int64_t n_samples, int64_t global_batch, bool drop_last);
+int64_t cadre_deal_steps(
+    int64_t n_samples, int64_t global_batch, bool drop_last);
 
 /** The batch of step, counted from 0.  global_batch is at most n_samples. */
-cadre_batch cadre_deal_batch(int64_t n_samples, int64_t global_batch,
-    bool drop_last, int64_t step);
+cadre_batch cadre_deal_batch(
+    int64_t n_samples, int64_t global_batch, bool drop_last, int64_t step);
 
 #endif // CADRE_DATA_DEAL_H

@@ -24,7 +24,7 @@ typedef struct cadre_loader_options {
     int64_t first_step; // counted from 0
     int64_t n_steps;    // steps from first_step on
     int n_leaves;       // V
-    int block; // k: blocks of k leaves are dealt to ranks in turn
+    int block;          // k: blocks of k leaves are dealt to ranks in turn
     int rank;
     int world_size;
 } cadre_loader_options;

@@ -5,9 +5,9 @@
 //
 // A net is a plan: shapes and names, no numbers.  Parameters and gradients are
 // memory of the caller.  A worker holds what one thread needs to run passes:
-// activations and the compute library's primitives, all made before the first
-// pass, each with one thread.  What a pass computes is a function of
-// (parameters, samples) alone.
+// activations and their gradients, made before the first pass.  A pass is
+// computed by the calling thread alone; what it computes is a function of
+// (parameters, samples) and of nothing else.
 //
 // Gradients are announced one by one, in the order in which backward finishes
 // them (last layer first), to whoever listens.
@@ -37,7 +37,7 @@ typedef struct cadre_net_param {
     char name[64];    // "fc1.weight"
     int64_t shape[4]; // row-major, as PyTorch's: linear weight (out, in)
     int n_dims;
-    size_t count;      // elements
+    size_t count;     // elements
     float init_bound; // initial values are uniform in [-bound, bound)
 } cadre_net_param;
 
@@ -63,13 +63,15 @@ void cadre_net_initialize(
     const cadre_net *net, uint64_t seed, int index, float *values);
 
 /**
- * Makes a worker for passes of exactly the given numbers of samples.
+ * Makes a worker for passes of the given numbers of samples.
  *
- * sizes has n_sizes entries, each at least 1: the primitives of each are made
- * here.  A pass of another size makes its own, once.
+ * sizes has n_sizes entries, each at least 1; there is room for the largest.  A
+ * pass that is larger makes room once.  net is borrowed for the worker's life.
+ *
+ * Errors: CADRE_ERR_INVALID_ARG, CADRE_ERR_NO_MEMORY
  */
-cadre_status cadre_net_worker_create(const cadre_net *net,
-    const int64_t *sizes, int n_sizes, cadre_net_worker **out);
+cadre_status cadre_net_worker_create(const cadre_net *net, const int64_t *sizes,
+    int n_sizes, cadre_net_worker **out);
 void cadre_net_worker_destroy(cadre_net_worker *worker); // NULL is allowed
 
 /** Where gradients go, and who hears of them.  Called inside a pass. */
@@ -88,7 +90,9 @@ typedef struct cadre_grad_listener {
  * gradient is announced as ready.  *loss_sum gets the sum of the samples' f32
  * losses, added in f64 in order.
  *
- * Errors: CADRE_ERR_INTERNAL  the compute library failed; and what ready returns
+ * Errors: CADRE_ERR_INTERNAL   the compute library failed
+ *         CADRE_ERR_NO_MEMORY  a pass larger than those that were planned
+ *         and what ready returns, at once
  */
 cadre_status cadre_net_pass(cadre_net_worker *worker,
     const float *const *params, const float *x, const int32_t *labels,

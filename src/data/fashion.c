@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "data/fashion.h"
+
+#include "base/alloc.h"
+#include "base/fail.h"
+#include "base/hash.h"
+#include "data/idx_file.h"
+#include <stdio.h>
+
+enum { SIDE = 28, PIXELS = SIDE * SIDE, CLASSES = 10 };
+
+// More than any data set of this kind holds; a header that says more lies.
+enum { MOST_SAMPLES = 1000000 };
+
+typedef struct fashion {
+    cadre_dataset base;
+    uint8_t *pixels;   // (n_samples, PIXELS)
+    uint8_t *labels;   // (n_samples)
+    float scaled[256]; // what a pixel's value becomes
+} fashion;
+
+static fashion *as_fashion(cadre_dataset *dataset)
+{
+    return (fashion *)dataset;
+}
+
+static const fashion *as_const_fashion(const cadre_dataset *dataset)
+{
+    return (const fashion *)dataset;
+}
+
+static cadre_status check_labels(const cadre_idx_file *file, const fashion *f)
+{
+    for (int64_t i = 0; i < f->base.n_samples; i++) {
+        if (f->labels[i] >= CLASSES) {
+            return cadre_idx_corrupt(file,
+                "has label %d at place %lld, but classes are 0 to %d",
+                f->labels[i], (long long)i, CLASSES - 1);
+        }
+    }
+    return CADRE_OK;
+}
+
+static cadre_status take_labels(cadre_idx_file *file, fashion *f)
+{
+    int64_t n = file->extents[0];
+    if (n < 1 || n > MOST_SAMPLES) {
+        return cadre_idx_corrupt(file,
+            "announces %lld labels; 1 to %d are possible", (long long)n,
+            (int)MOST_SAMPLES);
+    }
+    f->labels = cadre_alloc_array((size_t)n, 1);
+    if (f->labels == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    f->base.n_samples = n;
+    CADRE_TRY(cadre_idx_read(file, f->labels, n));
+    return check_labels(file, f);
+}
+
+// After the labels: a count that matches theirs bounds what is allocated.
+static cadre_status take_images(cadre_idx_file *file, fashion *f)
+{
+    int64_t n = f->base.n_samples;
+    if (file->extents[1] != SIDE || file->extents[2] != SIDE) {
+        return cadre_idx_corrupt(file,
+            "holds images of %lld x %lld instead of %d x %d",
+            (long long)file->extents[1], (long long)file->extents[2], SIDE,
+            SIDE);
+    }
+    if (file->extents[0] != n) {
+        return cadre_idx_corrupt(file,
+            "announces %lld images, but its file of labels has %lld",
+            (long long)file->extents[0], (long long)n);
+    }
+    f->pixels = cadre_alloc_array((size_t)n, PIXELS);
+    if (f->pixels == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    return cadre_idx_read(file, f->pixels, n * PIXELS);
+}
+
+// Adds to a failure what can be done about it.
+static cadre_status advise(cadre_status status)
+{
+    switch (status) {
+    case CADRE_ERR_NOT_FOUND:
+        return cadre_fail(status,
+            "%s; install the Debian package dataset-fashion-mnist, or set "
+            "data.path to a folder that has it",
+            cadre_error_text());
+    case CADRE_ERR_CORRUPT:
+        return cadre_fail(status,
+            "%s; install the Debian package dataset-fashion-mnist again, or "
+            "set data.path to a folder with sound files",
+            cadre_error_text());
+    default:
+        return status;
+    }
+}
+
+// Opens a file of the split, hands it to take, and closes it.
+static cadre_status with_file(const char *folder, cadre_split split,
+    const char *rest, int n_dims, fashion *f,
+    cadre_status (*take)(cadre_idx_file *file, fashion *f))
+{
+    char name[64];
+    snprintf(name, sizeof(name), "%s-%s",
+        split == CADRE_SPLIT_TRAIN ? "train" : "t10k", rest);
+
+    cadre_idx_file file;
+    cadre_status status = cadre_idx_open(folder, name, n_dims, &file);
+    if (status == CADRE_OK) {
+        status = take(&file, f);
+        cadre_idx_close(&file);
+    }
+    return advise(status);
+}
+
+static void close_fashion(cadre_dataset *dataset)
+{
+    fashion *f = as_fashion(dataset);
+    cadre_free(f->pixels);
+    cadre_free(f->labels);
+    cadre_free(f);
+}
+
+static cadre_status open_fashion(
+    const char *path, cadre_split split, cadre_dataset **out)
+{
+    fashion *f = cadre_alloc(sizeof(*f));
+    if (f == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    f->base = (cadre_dataset){
+        .ops = &cadre_fashion,
+        .sample_elements = PIXELS,
+        .n_classes = CLASSES,
+    };
+    cadre_status status =
+        with_file(path, split, "labels-idx1-ubyte", 1, f, take_labels);
+    if (status == CADRE_OK) {
+        status = with_file(path, split, "images-idx3-ubyte", 3, f, take_images);
+    }
+    if (status != CADRE_OK) {
+        close_fashion(&f->base);
+        return status;
+    }
+
+    size_t n = (size_t)f->base.n_samples;
+    f->base.content_hash =
+        cadre_hash(f->labels, n, cadre_hash(f->pixels, n * PIXELS, 0));
+    for (int value = 0; value < 256; value++) {
+        f->scaled[value] = ((float)value / 255.0f - 0.2860f) / 0.3530f;
+    }
+    *out = &f->base;
+    return CADRE_OK;
+}
+
+static void read_fashion(
+    const cadre_dataset *dataset, int64_t index, float *x, int32_t *label)
+{
+    const fashion *f = as_const_fashion(dataset);
+    const uint8_t *pixels = f->pixels + index * PIXELS;
+    for (int i = 0; i < PIXELS; i++) {
+        x[i] = f->scaled[pixels[i]];
+    }
+    *label = f->labels[index];
+}
+
+const cadre_dataset_ops cadre_fashion = {
+    .kind = "fashion",
+    .default_path = "/usr/share/datasets/fashion-mnist",
+    .open = open_fashion,
+    .read = read_fashion,
+    .close = close_fashion,
+};

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a net consists of, for the files that walk through it.
+
+#ifndef CADRE_NN_PLAN_H
+#define CADRE_NN_PLAN_H
+
+#include "nn/layer.h"
+#include "nn/net.h"
+
+struct cadre_net {
+    int64_t input_width;
+    int64_t n_classes;
+    int n_layers;
+    int n_params;
+    int first_trained;    // the first layer with parameters; n_layers if none
+    size_t largest_param; // elements
+    cadre_net_param *params;   // n_params of them
+    cadre_layer_plan layers[]; // n_layers of them
+};
+
+#endif // CADRE_NN_PLAN_H

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The Fashion-MNIST files: read as they are, refused by name when they are not.
+
+#include "base/alloc.h"
+#include "data/dataset.h"
+#include "support/check.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+enum { PIXELS = 784, SAMPLES = 5 };
+
+// A folder of its own for each case, and what goes into its files.
+typedef struct trial {
+    char folder[64];
+    uint8_t labels[8 + SAMPLES];
+    uint8_t images[16 + SAMPLES * PIXELS];
+} trial;
+
+static void put_u32(uint8_t *at, uint32_t value)
+{
+    for (int i = 0; i < 4; i++) {
+        at[i] = (uint8_t)(value >> (24 - 8 * i));
+    }
+}
+
+static int set_up(void **state)
+{
+    trial *t = cadre_alloc(sizeof(*t));
+    assert_non_null(t);
+    snprintf(t->folder, sizeof(t->folder), "/tmp/cadre-fashion-XXXXXX");
+    assert_non_null(mkdtemp(t->folder));
+    put_u32(t->labels, 0x801);
+    put_u32(t->labels + 4, SAMPLES);
+    put_u32(t->images, 0x803);
+    put_u32(t->images + 4, SAMPLES);
+    put_u32(t->images + 8, 28);
+    put_u32(t->images + 12, 28);
+    for (int i = 0; i < SAMPLES; i++) {
+        t->labels[8 + i] = (uint8_t)(9 - i);
+    }
+    for (int i = 0; i < SAMPLES * PIXELS; i++) {
+        t->images[16 + i] = (uint8_t)(i * 31 >> 3);
+    }
+    *state = t;
+    return 0;
+}
+
+static const char *const names[] = {"t10k-labels-idx1-ubyte",
+    "t10k-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte",
+    "t10k-images-idx3-ubyte.gz"};
+
+static void path_of(const trial *t, const char *name, char path[128])
+{
+    snprintf(path, 128, "%s/%s", t->folder, name);
+}
+
+static int tear_down(void **state)
+{
+    trial *t = *state;
+    char path[128];
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        path_of(t, names[i], path);
+        (void)remove(path);
+    }
+    assert_int_equal(rmdir(t->folder), 0);
+    cadre_free(t);
+    return 0;
+}
+
+static void write_file(
+    const trial *t, const char *name, const uint8_t *data, size_t nbytes)
+{
+    char path[128];
+    path_of(t, name, path);
+    FILE *file = fopen(path, "wbe");
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, nbytes, file), nbytes);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void write_gzipped(
+    const trial *t, const char *name, const uint8_t *data, size_t nbytes)
+{
+    char path[128];
+    path_of(t, name, path);
+    gzFile file = gzopen(path, "wbe");
+    assert_non_null(file);
+    assert_int_equal(gzwrite(file, data, (unsigned)nbytes), nbytes);
+    assert_int_equal(gzclose_w(file), Z_OK);
+}
+
+static void write_both(const trial *t)
+{
+    write_file(t, "t10k-labels-idx1-ubyte", t->labels, sizeof(t->labels));
+    write_file(t, "t10k-images-idx3-ubyte", t->images, sizeof(t->images));
+}
+
+static void refused(const trial *t, cadre_status status, const char *words)
+{
+    cadre_dataset *dataset = NULL;
+    CHECK_FAILS(
+        cadre_dataset_open("fashion", t->folder, CADRE_SPLIT_TEST, &dataset),
+        status, words);
+    assert_null(dataset);
+}
+
+// A sentence about a file names it, says what is wrong and what to do.
+static void refused_by_name(const trial *t, const char *name, const char *words)
+{
+    char path[128];
+    path_of(t, name, path);
+    refused(t, CADRE_ERR_CORRUPT, words);
+    assert_non_null(strstr(cadre_error_text(), path));
+    assert_non_null(strstr(cadre_error_text(), "dataset-fashion-mnist"));
+    assert_non_null(strstr(cadre_error_text(), "data.path"));
+}
+
+static void check_samples(const trial *t)
+{
+    cadre_dataset *dataset = NULL;
+    CHECK_OK(
+        cadre_dataset_open("fashion", t->folder, CADRE_SPLIT_TEST, &dataset));
+    assert_int_equal(dataset->n_samples, SAMPLES);
+    assert_int_equal(dataset->sample_elements, PIXELS);
+    assert_int_equal(dataset->n_classes, 10);
+    for (int s = 0; s < SAMPLES; s++) {
+        float x[PIXELS];
+        int32_t label = -1;
+        cadre_dataset_read(dataset, s, x, &label);
+        assert_int_equal(label, 9 - s);
+        for (int i = 0; i < PIXELS; i++) {
+            double wanted =
+                ((double)t->images[16 + s * PIXELS + i] / 255 - 0.2860) /
+                0.3530;
+            assert_true(fabs((double)x[i] - wanted) < 1e-6);
+        }
+    }
+    cadre_dataset_close(dataset);
+}
+
+static void reads_plain_and_gzipped_files(void **state)
+{
+    const trial *t = *state;
+    write_gzipped(t, "t10k-labels-idx1-ubyte.gz", t->labels, sizeof(t->labels));
+    write_file(t, "t10k-images-idx3-ubyte", t->images, sizeof(t->images));
+    check_samples(t);
+
+    char path[128];
+    path_of(t, "t10k-images-idx3-ubyte", path);
+    assert_int_equal(remove(path), 0);
+    write_gzipped(t, "t10k-images-idx3-ubyte.gz", t->images, sizeof(t->images));
+    check_samples(t);
+}
+
+static uint64_t content_hash(const trial *t)
+{
+    cadre_dataset *dataset = NULL;
+    CHECK_OK(
+        cadre_dataset_open("fashion", t->folder, CADRE_SPLIT_TEST, &dataset));
+    uint64_t hash = dataset->content_hash;
+    cadre_dataset_close(dataset);
+    return hash;
+}
+
+static void hash_is_of_the_content(void **state)
+{
+    trial *t = *state;
+    write_both(t);
+    uint64_t hash = content_hash(t);
+    assert_true(content_hash(t) == hash);
+    t->images[16 + 1000] ^= 1;
+    write_both(t);
+    assert_true(content_hash(t) != hash);
+    t->images[16 + 1000] ^= 1;
+    t->labels[8 + 2] = 0;
+    write_both(t);
+    assert_true(content_hash(t) != hash);
+}
+
+static void names_what_is_missing(void **state)
+{
+    trial *t = *state;
+    char path[128];
+    path_of(t, "t10k-labels-idx1-ubyte", path);
+    refused(t, CADRE_ERR_NOT_FOUND, path);
+    assert_non_null(
+        strstr(cadre_error_text(), "Debian package dataset-fashion-mnist"));
+
+    write_file(t, "t10k-labels-idx1-ubyte", t->labels, sizeof(t->labels));
+    path_of(t, "t10k-images-idx3-ubyte", path);
+    refused(t, CADRE_ERR_NOT_FOUND, path);
+
+    cadre_dataset *dataset = NULL;
+    CHECK_FAILS(cadre_dataset_open("fashion", "/nonexistent/folder",
+                    CADRE_SPLIT_TRAIN, &dataset),
+        CADRE_ERR_NOT_FOUND, "/nonexistent/folder/train-");
+    CHECK_FAILS(
+        cadre_dataset_open("imagenet", NULL, CADRE_SPLIT_TRAIN, &dataset),
+        CADRE_ERR_NOT_FOUND, "'imagenet'; there is fashion");
+    assert_null(dataset);
+}
+
+static void a_folder_in_a_files_place(void **state)
+{
+    trial *t = *state;
+    char path[128];
+    path_of(t, "t10k-labels-idx1-ubyte", path);
+    assert_int_equal(mkdir(path, 0700), 0);
+    refused(t, CADRE_ERR_IO, path);
+    assert_int_equal(rmdir(path), 0);
+}
+
+static void refuses_other_files(void **state)
+{
+    trial *t = *state;
+    put_u32(t->labels, 0x803);
+    write_both(t);
+    refused_by_name(
+        t, "t10k-labels-idx1-ubyte", "00000803 instead of 00000801");
+    put_u32(t->labels, 0x801);
+    put_u32(t->images, 0x01080300);
+    write_both(t);
+    refused_by_name(t, "t10k-images-idx3-ubyte", "01080300");
+}
+
+static void refuses_impossible_counts(void **state)
+{
+    trial *t = *state;
+    const uint32_t counts[] = {0, 1000001, UINT32_MAX};
+    for (int i = 0; i < 3; i++) {
+        put_u32(t->labels + 4, counts[i]);
+        write_both(t);
+        refused_by_name(t, "t10k-labels-idx1-ubyte", "labels; 1 to 1000000");
+    }
+    put_u32(t->labels + 4, SAMPLES);
+    put_u32(t->images + 4, SAMPLES + 1);
+    write_both(t);
+    refused_by_name(t, "t10k-images-idx3-ubyte",
+        "announces 6 images, but its file of labels has 5");
+    put_u32(t->images + 4, UINT32_MAX);
+    write_both(t);
+    refused_by_name(t, "t10k-images-idx3-ubyte", "4294967295 images");
+    put_u32(t->images + 4, SAMPLES);
+    put_u32(t->images + 12, 32);
+    write_both(t);
+    refused_by_name(
+        t, "t10k-images-idx3-ubyte", "images of 28 x 32 instead of 28 x 28");
+}
+
+static void refuses_labels_out_of_range(void **state)
+{
+    trial *t = *state;
+    t->labels[8 + 3] = 10;
+    write_both(t);
+    refused_by_name(t, "t10k-labels-idx1-ubyte",
+        "label 10 at place 3, but classes are 0 to 9");
+}
+
+static void refuses_cut_files(void **state)
+{
+    trial *t = *state;
+    write_both(t);
+    const size_t sizes[] = {0, 3, 8, sizeof(t->labels) - 1};
+    for (int i = 0; i < 4; i++) {
+        write_file(t, "t10k-labels-idx1-ubyte", t->labels, sizes[i]);
+        refused_by_name(t, "t10k-labels-idx1-ubyte", "is cut");
+    }
+    write_both(t);
+    write_file(t, "t10k-images-idx3-ubyte", t->images, sizeof(t->images) - 1);
+    refused_by_name(
+        t, "t10k-images-idx3-ubyte", "is cut: bytes missing at its end: 1");
+    write_file(t, "t10k-images-idx3-ubyte", t->images, 15);
+    refused_by_name(
+        t, "t10k-images-idx3-ubyte", "is cut: bytes missing at its end: 1");
+}
+
+static void refuses_files_that_go_on(void **state)
+{
+    trial *t = *state;
+    write_both(t);
+    uint8_t longer[sizeof(t->labels) + 1] = {0};
+    memcpy(longer, t->labels, sizeof(t->labels));
+    write_file(t, "t10k-labels-idx1-ubyte", longer, sizeof(longer));
+    refused_by_name(t, "t10k-labels-idx1-ubyte", "goes on behind");
+}
+
+// Every cut of a gzipped file, down to its last byte, and a changed byte.
+static void refuses_broken_gzip(void **state)
+{
+    trial *t = *state;
+    const char *name = "t10k-labels-idx1-ubyte.gz";
+    char path[128];
+    path_of(t, name, path);
+    write_gzipped(t, name, t->labels, sizeof(t->labels));
+    write_file(t, "t10k-images-idx3-ubyte", t->images, sizeof(t->images));
+    uint8_t whole[256];
+    FILE *file = fopen(path, "rbe");
+    assert_non_null(file);
+    size_t nbytes = fread(whole, 1, sizeof(whole), file);
+    fclose(file);
+    assert_in_range(nbytes, 20, sizeof(whole) - 1);
+
+    for (size_t kept = 0; kept < nbytes; kept++) {
+        write_file(t, name, whole, kept);
+        refused_by_name(t, name, "");
+    }
+    whole[nbytes - 8] ^= 1; // the checksum
+    write_file(t, name, whole, nbytes);
+    refused_by_name(t, name, "is damaged");
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    trial *t = *state;
+    write_both(t);
+    cadre_dataset *dataset = NULL;
+    cadre_status status = CADRE_ERR_NO_MEMORY;
+    int failures = 0;
+    for (; status != CADRE_OK; failures++) {
+        cadre_alloc_fail_after(failures);
+        status = cadre_dataset_open(
+            "fashion", t->folder, CADRE_SPLIT_TEST, &dataset);
+        cadre_alloc_fail_after(-1);
+        assert_true(status == CADRE_OK || status == CADRE_ERR_NO_MEMORY);
+        assert_in_range(failures, 0, 100);
+    }
+    assert_true(failures > 3);
+    cadre_dataset_close(dataset);
+    cadre_dataset_close(NULL);
+}
+
+// What the Debian package holds.
+static void reads_the_real_one(void **state)
+{
+    (void)state;
+    const cadre_split splits[] = {CADRE_SPLIT_TRAIN, CADRE_SPLIT_TEST};
+    const int64_t counts[] = {60000, 10000};
+    for (int s = 0; s < 2; s++) {
+        cadre_dataset *dataset = NULL;
+        CHECK_OK(cadre_dataset_open("fashion", NULL, splits[s], &dataset));
+        assert_int_equal(dataset->n_samples, counts[s]);
+        int per_class[10] = {0};
+        double sum = 0.0;
+        double squares = 0.0;
+        for (int64_t n = 0; n < dataset->n_samples; n++) {
+            float x[PIXELS];
+            int32_t label;
+            cadre_dataset_read(dataset, n, x, &label);
+            per_class[label]++;
+            for (int i = 0; i < PIXELS; i++) {
+                sum += (double)x[i];
+                squares += (double)x[i] * (double)x[i];
+            }
+        }
+        for (int c = 0; c < 10; c++) {
+            assert_int_equal(per_class[c], counts[s] / 10);
+        }
+        // Normalised: mean 0, variance 1.
+        double elements = (double)counts[s] * PIXELS;
+        assert_true(fabs(sum / elements) < 0.01);
+        assert_true(fabs(squares / elements - 1.0) < 0.02);
+        cadre_dataset_close(dataset);
+    }
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(reads_plain_and_gzipped_files),
+        CASE(hash_is_of_the_content),
+        CASE(names_what_is_missing),
+        CASE(a_folder_in_a_files_place),
+        CASE(refuses_other_files),
+        CASE(refuses_impossible_counts),
+        CASE(refuses_labels_out_of_range),
+        CASE(refuses_cut_files),
+        CASE(refuses_files_that_go_on),
+        CASE(refuses_broken_gzip),
+        CASE(every_allocation_may_fail),
+        cmocka_unit_test(reads_the_real_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Plans of nets: what is refused, what parameters come out, initial values.
+
+#include "base/alloc.h"
+#include "base/random.h"
+#include "nn/net.h"
+#include "support/check.h"
+#include <math.h>
+#include <string.h>
+
+static const cadre_layer mlp[] = {
+    {"linear", "fc1", 7},
+    {"relu", NULL, 0},
+    {"linear", "fc2", 3},
+};
+
+static void describes_parameters(void **state)
+{
+    (void)state;
+    cadre_net *net = NULL;
+    CHECK_OK(cadre_net_create(mlp, 3, 5, 3, &net));
+    assert_int_equal(cadre_net_param_count(net), 4);
+
+    const struct {
+        const char *name;
+        size_t count;
+        int64_t shape[2];
+        int n_dims;
+        int fan_in;
+    } wanted[] = {
+        {"fc1.weight", 35, {7, 5}, 2, 5},
+        {"fc1.bias", 7, {7, 0}, 1, 5},
+        {"fc2.weight", 21, {3, 7}, 2, 7},
+        {"fc2.bias", 3, {3, 0}, 1, 7},
+    };
+    for (int p = 0; p < 4; p++) {
+        const cadre_net_param *param = cadre_net_param_at(net, p);
+        assert_string_equal(param->name, wanted[p].name);
+        assert_int_equal(param->n_dims, wanted[p].n_dims);
+        for (int d = 0; d < param->n_dims; d++) {
+            assert_int_equal(param->shape[d], wanted[p].shape[d]);
+        }
+        assert_int_equal(param->count, wanted[p].count);
+        assert_true(param->init_bound == (float)(1.0 / sqrt(wanted[p].fan_in)));
+    }
+    cadre_net_destroy(net);
+}
+
+static void initial_values_follow_the_counters(void **state)
+{
+    (void)state;
+    const cadre_layer layer = {"linear", "fc", 10};
+    cadre_net *net = NULL;
+    CHECK_OK(cadre_net_create(&layer, 1, 100, 10, &net));
+    static float weight[1000];
+    static float again[1000];
+    float bias[10];
+    cadre_net_initialize(net, 42, 0, weight);
+    cadre_net_initialize(net, 42, 0, again);
+    cadre_net_initialize(net, 42, 1, bias);
+    assert_memory_equal(weight, again, sizeof(weight));
+
+    double sum = 0.0;
+    double squares = 0.0;
+    for (size_t i = 0; i < 1000; i++) {
+        uint32_t words[4];
+        cadre_random_words(42, CADRE_STREAM_INITIAL, 0, i / 4, words);
+        float unit = 2.0f * cadre_random_unit(words[i % 4]) - 1.0f;
+        assert_true(weight[i] == unit * 0.1f);
+        sum += (double)weight[i];
+        squares += (double)weight[i] * (double)weight[i];
+    }
+    // Uniform in [-0.1, 0.1): mean 0, variance 0.1^2 / 3, each within 5 sigma.
+    assert_true(fabs(sum / 1000) < 5 * 0.1 / sqrt(3.0 * 1000));
+    assert_true(fabs(squares / 1000 - 0.01 / 3) < 5 * 0.01 * 0.3 / sqrt(1000));
+
+    // Another parameter, another seed: other values.
+    assert_memory_not_equal(weight, bias, sizeof(bias));
+    cadre_net_initialize(net, 43, 0, again);
+    assert_memory_not_equal(weight, again, sizeof(weight));
+    cadre_net_destroy(net);
+}
+
+static void refuses_what_makes_no_sense(void **state)
+{
+    (void)state;
+    cadre_net *net = NULL;
+    const cadre_layer unknown[] = {{"linear", "a", 4}, {"conv9", "b", 3}};
+    CHECK_FAILS(cadre_net_create(unknown, 2, 5, 3, &net), CADRE_ERR_INVALID_ARG,
+        "layer 2 b: there is no kind 'conv9'");
+    const cadre_layer kindless = {NULL, "a", 3};
+    CHECK_FAILS(cadre_net_create(&kindless, 1, 5, 3, &net),
+        CADRE_ERR_INVALID_ARG, "layer 1 a: there is no kind ''");
+    const cadre_layer nameless = {"linear", NULL, 3};
+    CHECK_FAILS(cadre_net_create(&nameless, 1, 5, 3, &net),
+        CADRE_ERR_INVALID_ARG, "layer 1: linear needs a name");
+    const cadre_layer narrow = {"linear", "a", 0};
+    CHECK_FAILS(cadre_net_create(&narrow, 1, 5, 3, &net), CADRE_ERR_INVALID_ARG,
+        "layer 1 a: linear from 5 to 0");
+    const cadre_layer vast = {"linear", "a", INT64_MAX};
+    CHECK_FAILS(cadre_net_create(&vast, 1, 5, 3, &net), CADRE_ERR_INVALID_ARG,
+        "elements are possible");
+    const cadre_layer wide_relu = {"relu", NULL, 3};
+    CHECK_FAILS(cadre_net_create(&wide_relu, 1, 3, 3, &net),
+        CADRE_ERR_INVALID_ARG, "layer 1: relu keeps the width");
+    const cadre_layer twins[] = {{"linear", "a", 4}, {"linear", "a", 3}};
+    CHECK_FAILS(cadre_net_create(twins, 2, 5, 3, &net), CADRE_ERR_INVALID_ARG,
+        "layer 2 a: layer 1 has the same name");
+    char long_name[100];
+    memset(long_name, 'n', sizeof(long_name));
+    long_name[99] = '\0';
+    const cadre_layer named = {"linear", long_name, 3};
+    CHECK_FAILS(cadre_net_create(&named, 1, 5, 3, &net), CADRE_ERR_INVALID_ARG,
+        "longer than 47 bytes");
+    CHECK_FAILS(cadre_net_create(mlp, 3, 5, 4, &net), CADRE_ERR_INVALID_ARG,
+        "the last layer has 3 outputs, but there are 4 classes");
+    CHECK_FAILS(cadre_net_create(mlp, 0, 5, 3, &net), CADRE_ERR_INVALID_ARG,
+        "0 layers");
+    CHECK_FAILS(cadre_net_create(mlp, 3, 0, 3, &net), CADRE_ERR_INVALID_ARG,
+        "from 0 elements");
+    assert_null(net);
+    cadre_net_destroy(NULL);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    cadre_net *net = NULL;
+    int failures = 0;
+    cadre_status status = CADRE_ERR_NO_MEMORY;
+    for (; status != CADRE_OK; failures++) {
+        cadre_alloc_fail_after(failures);
+        status = cadre_net_create(mlp, 3, 5, 3, &net);
+        cadre_alloc_fail_after(-1);
+        assert_true(status == CADRE_OK || status == CADRE_ERR_NO_MEMORY);
+        assert_in_range(failures, 0, 100);
+    }
+    assert_true(failures > 1);
+
+    cadre_net_worker *worker = NULL;
+    status = CADRE_ERR_NO_MEMORY;
+    for (failures = 0; status != CADRE_OK; failures++) {
+        cadre_alloc_fail_after(failures);
+        status = cadre_net_worker_create(net, (int64_t[]){4}, 1, &worker);
+        cadre_alloc_fail_after(-1);
+        assert_true(status == CADRE_OK || status == CADRE_ERR_NO_MEMORY);
+        assert_in_range(failures, 0, 100);
+    }
+    assert_true(failures > 1);
+    cadre_net_worker_destroy(worker);
+    cadre_net_worker_destroy(NULL);
+    cadre_net_destroy(net);
+}
+
+static void says_what_computes(void **state)
+{
+    (void)state;
+    assert_int_equal(strncmp(cadre_compute_version(), "oneDNN ", 7), 0);
+    assert_true(strlen(cadre_compute_version()) > 7);
+    assert_true(strlen(cadre_compute_isa()) > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(describes_parameters),
+        cmocka_unit_test(initial_values_follow_the_counters),
+        cmocka_unit_test(refuses_what_makes_no_sense),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(says_what_computes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
