@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+# The few commands of the project; CMake does the work.
+#
+#     make          builds the release: build/release/bin/cadre
+#     make demo     trains on real data with two ranks, and shows what it proves
+#     make test     every test but the slow ones, in three builds
+#
+# `demo` and `test` first install what is missing (Debian 12; as root).
+
+# What the build, the tests and the demo need, as Debian 12 calls it.  oneDNN is
+# libdnnl-dev; its CMake file asks for OpenCL, which we do not use.
+PACKAGES := gcc g++ libc6-dev cmake ninja-build pkg-config python3 \
+    libdnnl-dev ocl-icd-opencl-dev libjansson-dev libyaml-dev libxxhash-dev \
+    zlib1g-dev libcmocka-dev dataset-fashion-mnist
+
+MAKEFLAGS += --no-print-directory
+
+SOURCES = $(shell git ls-files '*.c' '*.h')
+
+all: build/release/build.ninja
+	cmake --build build/release --target cadre cadre_nn bin/cadre examples/all
+
+deps:
+	@tools/install_deps $(PACKAGES)
+
+demo: deps
+	$(MAKE) all
+	tools/demo.sh
+
+test: deps
+	tools/run_tests release asan tsan
+
+# Campaigns: hours of dying ranks, the whole matrix, a second compiler.
+test-slow: deps
+	@tools/install_deps clang
+	tools/run_tests clang dev slow
+
+format:
+	@tools/install_deps clang-format
+	clang-format -i $(SOURCES)
+
+lint: build/dev/build.ninja
+	@tools/install_deps clang-format clang-tidy
+	clang-format --dry-run -Werror $(SOURCES)
+	tools/check_floors
+	printf '%s\n' $(filter %.c,$(SOURCES)) | \
+	    xargs -P $$(nproc) -n 4 clang-tidy --quiet -p build/dev
+
+clean:
+	rm -rf build
+
+build/%/build.ninja:
+	cmake --preset $* --log-level=WARNING
+
+.PHONY: all deps demo test test-slow format lint clean

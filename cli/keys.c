@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "keys.h"
+
+#include "nearest.h"
+#include "number.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef enum key_kind {
+    KEY_INT,     // int
+    KEY_COUNT,   // int64_t
+    KEY_SEED,    // uint64_t
+    KEY_REAL,    // double
+    KEY_FLAG,    // bool
+    KEY_PATH,    // char[CADRE_PATH_BYTES]
+    KEY_CHOICE,  // an enum, by name
+    KEY_WORD,    // char[], one of some names
+    KEY_FOLD,    // int: a name or a power of two
+    KEY_FIXED,   // nothing: only the first of its names is built
+    KEY_UNBUILT, // nothing: no value is built
+} key_kind;
+
+typedef struct choice {
+    const char *word;
+    int value;
+    bool unbuilt;
+} choice;
+
+enum { MOST_CHOICES = 8 };
+
+typedef struct key {
+    const char *name;
+    key_kind kind;
+    size_t offset; // into cadre_train_config
+    double lowest; // of a number
+    double highest;
+    bool below;            // the highest itself is out of range
+    const choice *choices; // ended by a NULL word
+    const char *help;      // at most 40 characters
+} key;
+
+static_assert(sizeof(cadre_optimizer) == sizeof(int), "set as an int");
+static_assert(sizeof(cadre_schedule) == sizeof(int), "set as an int");
+static_assert(sizeof(cadre_mode) == sizeof(int), "set as an int");
+
+// clang-format off
+static const choice precisions[] = {{"f32", 0, false}, {"bf16", 1, true}, {0}};
+static const choice optimizers[] = {{"sgd", CADRE_SGD, false},
+    {"adamw", CADRE_ADAMW, false}, {"lars", 0, true}, {"lamb", 0, true}, {0}};
+static const choice schedules[] = {{"constant", CADRE_CONSTANT, false},
+    {"cosine", 0, true}, {"linear", 0, true}, {"step", 0, true}, {0}};
+static const choice modes[] = {{"ddp", CADRE_DDP, false}, {"zero1", 0, true},
+    {"zero2", 0, true}, {"zero3", 0, true}, {"local", 0, true},
+    {"diloco", 0, true}, {"fedavg", 0, true}, {"server", 0, true}, {0}};
+static const choice folds[] = {{"deferred", CADRE_FOLD_DEFERRED, false},
+    {"eager", CADRE_FOLD_EAGER, false}, {0}};
+static const choice overlaps[] = {{"on", 0, false}, {"off", 0, true}, {0}};
+static const choice orders[] =
+    {{"canonical", 0, false}, {"ring", 0, true}, {0}};
+static const choice transports[] = {{"auto", 0, false}, {"inproc", 0, false},
+    {"tcp", 0, false}, {"shm", 0, true}, {"ucx", 0, true}, {0}};
+
+#define AT(field) .offset = offsetof(cadre_train_config, field)
+
+enum { RECIPE, STEPS, EPOCHS }; // the first three rows
+
+static const key keys[] = {
+    [RECIPE] = {"recipe", KEY_WORD, AT(recipe), .help = "name of a built-in recipe"},
+    [STEPS] = {"steps", KEY_COUNT, AT(steps), 1, 1e15, .help = "how long; instead of epochs"},
+    [EPOCHS] = {"epochs", KEY_COUNT, AT(epochs), 1, 1e9, .help = "how long; instead of steps"},
+
+    {"model.layers", KEY_UNBUILT, .help = "depth of the model"},
+    {"model.width", KEY_UNBUILT, .help = "width of the model"},
+    {"model.heads", KEY_UNBUILT, .help = "attention heads"},
+    {"model.context", KEY_UNBUILT, .help = "tokens that are looked back at"},
+
+    {"data.path", KEY_PATH, AT(data_path), .help = "folder with the data; '': its package's"},
+    {"data.drop_last", KEY_FLAG, AT(data_drop_last), .help = "drop an epoch's short last batch"},
+
+    {"train.global_batch", KEY_COUNT, AT(global_batch), 1, 1e9, .help = "samples per step, over all ranks"},
+    {"train.micro_batch", KEY_COUNT, AT(micro_batch), 0, 1e9, .help = "samples per leaf and pass; 0: all"},
+    {"train.threads_per_leaf", KEY_INT, AT(threads_per_leaf), 1, 1024, .help = "only 1 is built yet"},
+    {"train.seed", KEY_SEED, AT(seed), .help = "of order and initial values"},
+    {"train.precision", KEY_FIXED, .choices = precisions, .help = "of the computation"},
+    {"train.eval_every", KEY_COUNT, AT(eval_every), 0, 1e15, .help = "steps; 0: at the end only"},
+    {"train.log_every", KEY_COUNT, AT(log_every), 1, 1e15, .help = "steps"},
+
+    {"optim.name", KEY_CHOICE, AT(optimizer), .choices = optimizers, .help = "optimizer"},
+    {"optim.lr", KEY_REAL, AT(lr), 0, 1e6, .help = "learning rate"},
+    {"optim.weight_decay", KEY_REAL, AT(weight_decay), 0, 1e6, .help = "weight decay"},
+    {"optim.momentum", KEY_REAL, AT(momentum), 0, 1, .below = true, .help = "sgd"},
+    {"optim.beta1", KEY_REAL, AT(beta1), 0, 1, .below = true, .help = "adamw"},
+    {"optim.beta2", KEY_REAL, AT(beta2), 0, 1, .below = true, .help = "adamw"},
+    {"optim.eps", KEY_REAL, AT(eps), 0, 1, .help = "adamw"},
+    {"optim.clip", KEY_REAL, AT(clip), 0, 1e30, .help = "limit of the gradient's norm; 0: none"},
+    {"optim.warmup_steps", KEY_COUNT, AT(warmup_steps), 0, 1e15, .help = "steps of rising learning rate"},
+    {"optim.schedule", KEY_CHOICE, AT(schedule), .choices = schedules, .help = "of the learning rate"},
+
+    {"parallel.mode", KEY_CHOICE, AT(mode), .choices = modes, .help = "what ranks share"},
+    {"parallel.leaves", KEY_INT, AT(leaves), 1, 65536, .help = "parts of a batch (ranks x threads)"},
+    {"parallel.fold", KEY_FOLD, AT(fold), .choices = folds, .help = "or a power of two; never bits"},
+    {"parallel.bucket_mb", KEY_REAL, AT(bucket_mb), 1e-6, 65536, .help = "MiB of gradients sent together"},
+    {"parallel.overlap", KEY_FIXED, .choices = overlaps, .help = "send while backward goes on"},
+    {"parallel.order", KEY_FIXED, .choices = orders, .help = "of summation"},
+    {"parallel.transport", KEY_WORD, AT(transport), .choices = transports, .help = "inproc: ranks are threads"},
+    {"parallel.timeout_ms", KEY_INT, AT(timeout_ms), 1, 86400000, .help = "a rank silent that long is lost"},
+
+    {"checkpoint.every", KEY_UNBUILT, .help = "steps"},
+    {"checkpoint.keep", KEY_UNBUILT, .help = "how many"},
+};
+// clang-format on
+
+enum { N_KEYS = sizeof(keys) / sizeof(keys[0]) };
+
+int key_count(void)
+{
+    return N_KEYS;
+}
+
+const char *key_name(int i)
+{
+    return keys[i].name;
+}
+
+static const key *find(const char *name)
+{
+    for (int i = 0; i < N_KEYS; i++) {
+        if (strcmp(keys[i].name, name) == 0) {
+            return &keys[i];
+        }
+    }
+    return NULL;
+}
+
+// What the key's value may be, in words.
+static void describe(const key *k, char *text, size_t nbytes)
+{
+    char lowest[NUMBER_BYTES];
+    char highest[NUMBER_BYTES];
+    size_t used = 0;
+    switch (k->kind) {
+    case KEY_INT:
+    case KEY_COUNT:
+        snprintf(text, nbytes, "%.0f to %.0f", k->lowest, k->highest);
+        break;
+    case KEY_REAL:
+        real_to_text(k->lowest, lowest);
+        real_to_text(k->highest, highest);
+        snprintf(text, nbytes, "%s %s %s", lowest, k->below ? "to below" : "to",
+            highest);
+        break;
+    case KEY_SEED:
+        snprintf(text, nbytes, "0 to 2^64-1");
+        break;
+    case KEY_FLAG:
+        snprintf(text, nbytes, "true, false");
+        break;
+    case KEY_PATH:
+        snprintf(text, nbytes, "a path");
+        break;
+    case KEY_CHOICE:
+    case KEY_WORD:
+    case KEY_FOLD:
+    case KEY_FIXED:
+        text[0] = '\0';
+        for (const choice *c = k->choices; c != NULL && c->word != NULL; c++) {
+            if (!c->unbuilt && used < nbytes) {
+                used += (size_t)snprintf(text + used, nbytes - used, "%s%s",
+                    used == 0 ? "" : ", ", c->word);
+            }
+        }
+        break;
+    case KEY_UNBUILT:
+        snprintf(text, nbytes, "not built yet");
+        break;
+    }
+}
+
+static bool refuse(char problem[KEY_PROBLEM_BYTES], const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+
+static bool refuse(char problem[KEY_PROBLEM_BYTES], const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(problem, KEY_PROBLEM_BYTES, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+static bool refuse_name(const char *name, char problem[KEY_PROBLEM_BYTES])
+{
+    const char *names[N_KEYS];
+    for (int i = 0; i < N_KEYS; i++) {
+        names[i] = keys[i].name;
+    }
+    return refuse(problem,
+        "there is no key '%s'; did you mean '%s'?  `cadre train --help keys` "
+        "lists all",
+        name, nearest(name, names, N_KEYS));
+}
+
+static bool refuse_value(
+    const key *k, const char *value, char problem[KEY_PROBLEM_BYTES])
+{
+    char range[128];
+    describe(k, range, sizeof(range));
+    return refuse(
+        problem, "%s is '%.128s'; it can be %s", k->name, value, range);
+}
+
+// Refuses a word that is none of the key's, or that is not built yet.
+static const choice *choose(
+    const key *k, const char *value, char problem[KEY_PROBLEM_BYTES])
+{
+    const char *words[MOST_CHOICES];
+    int n = 0;
+    for (const choice *c = k->choices; c->word != NULL; c++) {
+        if (strcmp(c->word, value) != 0) {
+            words[n++] = c->word;
+            continue;
+        }
+        if (c->unbuilt) {
+            (void)refuse(
+                problem, "%s: '%s' is not built yet", k->name, c->word);
+            return NULL;
+        }
+        return c;
+    }
+    char range[128];
+    describe(k, range, sizeof(range));
+    (void)refuse(problem, "%s is '%.128s'; it can be %s; did you mean '%s'?",
+        k->name, value, range, nearest(value, words, n));
+    return NULL;
+}
+
+static bool in_range(const key *k, double value)
+{
+    return value >= k->lowest &&
+           (k->below ? value < k->highest : value <= k->highest);
+}
+
+static bool set_number(
+    const key *k, void *at, const char *value, char problem[KEY_PROBLEM_BYTES])
+{
+    int64_t number;
+    if (!number_from_text(value, &number) || !in_range(k, (double)number)) {
+        return refuse_value(k, value, problem);
+    }
+    if (k->kind == KEY_INT) {
+        *(int *)at = (int)number;
+    } else {
+        *(int64_t *)at = number;
+    }
+    return true;
+}
+
+static bool set_real(
+    const key *k, void *at, const char *value, char problem[KEY_PROBLEM_BYTES])
+{
+    double number;
+    if (!real_from_text(value, &number) || !in_range(k, number)) {
+        return refuse_value(k, value, problem);
+    }
+    *(double *)at = number;
+    return true;
+}
+
+static bool set_flag(
+    const key *k, void *at, const char *value, char problem[KEY_PROBLEM_BYTES])
+{
+    bool yes = strcmp(value, "true") == 0;
+    if (!yes && strcmp(value, "false") != 0) {
+        return refuse_value(k, value, problem);
+    }
+    *(bool *)at = yes;
+    return true;
+}
+
+static bool set_path(
+    const key *k, char *at, const char *value, char problem[KEY_PROBLEM_BYTES])
+{
+    if (strlen(value) >= CADRE_PATH_BYTES) {
+        return refuse(problem, "%s is longer than %d bytes", k->name,
+            CADRE_PATH_BYTES - 1);
+    }
+    snprintf(at, CADRE_PATH_BYTES, "%s", value);
+    return true;
+}
+
+// A power of two or a word.
+static bool set_fold(
+    const key *k, int *at, const char *value, char problem[KEY_PROBLEM_BYTES])
+{
+    int64_t number;
+    if (!number_from_text(value, &number)) {
+        const choice *c = choose(k, value, problem);
+        *at = c == NULL ? *at : c->value;
+        return c != NULL;
+    }
+    if (number < 1 || number > 65536 || (number & (number - 1)) != 0) {
+        return refuse(problem,
+            "%s is '%s'; it can be deferred, eager or a power of two up to "
+            "65536",
+            k->name, value);
+    }
+    *at = (int)number;
+    return true;
+}
+
+static bool set_word(const key *k, cadre_train_config *config,
+    const char *value, char problem[KEY_PROBLEM_BYTES])
+{
+    if (k == &keys[RECIPE]) {
+        return refuse(problem,
+            "recipe is what the other keys are read for: it stands first, or "
+            "in a file");
+    }
+    const choice *c = choose(k, value, problem);
+    if (c == NULL) {
+        return false;
+    }
+    snprintf(config->transport, sizeof(config->transport), "%s", c->word);
+    return true;
+}
+
+bool key_set(cadre_train_config *config, const char *name, const char *value,
+    char problem[KEY_PROBLEM_BYTES])
+{
+    const key *k = find(name);
+    if (k == NULL) {
+        return refuse_name(name, problem);
+    }
+    void *at = (char *)config + k->offset;
+    const choice *c;
+    switch (k->kind) {
+    case KEY_INT:
+    case KEY_COUNT:
+        if (!set_number(k, at, value, problem)) {
+            return false;
+        }
+        // Either of the two says how long.
+        config->epochs = k == &keys[STEPS] ? 0 : config->epochs;
+        config->steps = k == &keys[EPOCHS] ? 0 : config->steps;
+        return true;
+    case KEY_SEED:
+        return seed_from_text(value, at) || refuse_value(k, value, problem);
+    case KEY_REAL:
+        return set_real(k, at, value, problem);
+    case KEY_FLAG:
+        return set_flag(k, at, value, problem);
+    case KEY_PATH:
+        return set_path(k, at, value, problem);
+    case KEY_CHOICE:
+        c = choose(k, value, problem);
+        *(int *)at = c == NULL ? *(int *)at : c->value;
+        return c != NULL;
+    case KEY_WORD:
+        return set_word(k, config, value, problem);
+    case KEY_FOLD:
+        return set_fold(k, at, value, problem);
+    case KEY_FIXED:
+        return choose(k, value, problem) != NULL;
+    case KEY_UNBUILT:
+        break;
+    }
+    return refuse(problem, "%s is not built yet", name);
+}
+
+static const char *word_of(const key *k, int value)
+{
+    for (const choice *c = k->choices; c->word != NULL; c++) {
+        if (!c->unbuilt && c->value == value) {
+            return c->word;
+        }
+    }
+    return NULL;
+}
+
+// An int as its word, if it has one.
+static void get_choice(const key *k, int number, char value[CADRE_PATH_BYTES])
+{
+    const char *word = word_of(k, number);
+    if (word != NULL) {
+        snprintf(value, CADRE_PATH_BYTES, "%s", word);
+    } else {
+        snprintf(value, CADRE_PATH_BYTES, "%d", number);
+    }
+}
+
+bool key_get(
+    const cadre_train_config *config, int i, char value[CADRE_PATH_BYTES])
+{
+    const key *k = &keys[i];
+    const void *at = (const char *)config + k->offset;
+    int64_t number;
+    switch (k->kind) {
+    case KEY_INT:
+    case KEY_COUNT:
+        number = k->kind == KEY_INT ? *(const int *)at : *(const int64_t *)at;
+        snprintf(value, CADRE_PATH_BYTES, "%" PRId64, number);
+        return in_range(k, (double)number);
+    case KEY_SEED:
+        snprintf(value, CADRE_PATH_BYTES, "%" PRIu64, *(const uint64_t *)at);
+        return true;
+    case KEY_REAL:
+        real_to_text(*(const double *)at, value);
+        return true;
+    case KEY_FLAG:
+        snprintf(value, CADRE_PATH_BYTES, "%s",
+            *(const bool *)at ? "true" : "false");
+        return true;
+    case KEY_PATH:
+    case KEY_WORD:
+        snprintf(value, CADRE_PATH_BYTES, "%s", (const char *)at);
+        return true;
+    case KEY_CHOICE:
+    case KEY_FOLD:
+        get_choice(k, *(const int *)at, value);
+        return true;
+    case KEY_FIXED:
+        snprintf(value, CADRE_PATH_BYTES, "%s", k->choices[0].word);
+        return true;
+    case KEY_UNBUILT:
+        break;
+    }
+    return false;
+}
+
+void key_help(const cadre_train_config *defaults)
+{
+    for (int i = 0; i < N_KEYS; i++) {
+        char range[128];
+        char value[CADRE_PATH_BYTES];
+        describe(&keys[i], range, sizeof(range));
+        bool has_value = key_get(defaults, i, value);
+        printf("  %s%s%s\n      %s: %s\n", keys[i].name, has_value ? " = " : "",
+            has_value ? value : "", keys[i].help, range);
+    }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "run_folder.h"
+
+#include "yaml.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static bool exists(const char *path)
+{
+    struct stat found;
+    return stat(path, &found) == 0;
+}
+
+void run_folder_default(const char *recipe, char folder[CADRE_PATH_BYTES])
+{
+    time_t now = time(NULL);
+    struct tm local;
+    char stamp[32] = "";
+    if (localtime_r(&now, &local) != NULL) {
+        strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
+    }
+    snprintf(folder, CADRE_PATH_BYTES, "runs/%s-%s", recipe, stamp);
+    // More than one run may begin within a second.
+    for (int i = 2; exists(folder) && i < 1000; i++) {
+        snprintf(folder, CADRE_PATH_BYTES, "runs/%s-%s-%d", recipe, stamp, i);
+    }
+}
+
+bool run_folder_path(
+    const char *folder, const char *name, char path[CADRE_PATH_BYTES])
+{
+    int n = snprintf(path, CADRE_PATH_BYTES, "%s/%s", folder, name);
+    return n < CADRE_PATH_BYTES;
+}
+
+bool run_folder_is_finished(const char *folder)
+{
+    char path[CADRE_PATH_BYTES];
+    return run_folder_path(folder, "summary.json", path) && exists(path);
+}
+
+// The folder and those above it.
+static bool make_folders(const char *folder)
+{
+    char path[CADRE_PATH_BYTES];
+    snprintf(path, sizeof(path), "%s", folder);
+    for (char *at = path; *at != '\0'; at++) {
+        if (*at != '/' || at == path) {
+            continue;
+        }
+        *at = '\0';
+        (void)mkdir(path, 0777); // the last one below says what is wrong
+        *at = '/';
+    }
+    if (mkdir(path, 0777) == 0) {
+        return true;
+    }
+    struct stat found;
+    int error = errno;
+    bool there = stat(path, &found) == 0 && S_ISDIR(found.st_mode);
+    errno = error;
+    return there;
+}
+
+// Aside and renamed, so that nobody reads half a configuration.
+static bool write_config(const cadre_train_config *config, const char *path)
+{
+    char aside[CADRE_PATH_BYTES + 8];
+    snprintf(aside, sizeof(aside), "%s.part", path);
+    errno = EINVAL; // what remains if a text is no UTF-8
+    FILE *stream = fopen(aside, "we");
+    if (stream == NULL) {
+        return false;
+    }
+    bool written = yaml_write(config, stream);
+    written = fclose(stream) == 0 && written;
+    if (written && rename(aside, path) == 0) {
+        return true;
+    }
+    int error = errno;
+    unlink(aside);
+    errno = error;
+    return false;
+}
+
+bool run_folder_prepare(
+    const cadre_train_config *config, char problem[RUN_FOLDER_PROBLEM_BYTES])
+{
+    char path[CADRE_PATH_BYTES];
+    if (!run_folder_path(config->out, "config.yaml", path)) {
+        snprintf(problem, RUN_FOLDER_PROBLEM_BYTES, "--out is too long");
+        return false;
+    }
+    if (!make_folders(config->out)) {
+        snprintf(problem, RUN_FOLDER_PROBLEM_BYTES,
+            "cannot make the folder '%s': %s", config->out, strerror(errno));
+        return false;
+    }
+    if (!write_config(config, path)) {
+        snprintf(problem, RUN_FOLDER_PROBLEM_BYTES, "cannot write '%s': %s",
+            path, strerror(errno));
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The folder of a run: its default name, whether it may be written, and the
+// configuration in it.
+
+#ifndef CADRE_CLI_RUN_FOLDER_H
+#define CADRE_CLI_RUN_FOLDER_H
+
+#include <cadre/train.h>
+
+/** Writes runs/<recipe>-<date>-<time>, one that is not there yet. */
+void run_folder_default(const char *recipe, char folder[CADRE_PATH_BYTES]);
+
+/** Whether a run has ended in this folder; then it must not be overwritten. */
+bool run_folder_is_finished(const char *folder);
+
+enum { RUN_FOLDER_PROBLEM_BYTES = 8192 };
+
+/**
+ * Makes the folder and writes config.yaml into it.  False when it cannot: then
+ * problem says why, in one sentence.
+ */
+bool run_folder_prepare(
+    const cadre_train_config *config, char problem[RUN_FOLDER_PROBLEM_BYTES]);
+
+/** "folder/name".  False if it is too long. */
+bool run_folder_path(
+    const char *folder, const char *name, char path[CADRE_PATH_BYTES]);
+
+#endif // CADRE_CLI_RUN_FOLDER_H

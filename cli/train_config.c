@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "train_config.h"
+
+#include "keys.h"
+#include "yaml.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_LEAVES = 65536 };
+
+static bool refuse(const char *text)
+{
+    fprintf(stderr, "cadre train: %s\n", text);
+    return false;
+}
+
+static bool looks_like_path(const char *word)
+{
+    return strchr(word, '/') != NULL || strstr(word, ".y") != NULL;
+}
+
+static bool read_recipe(const char *word, cadre_train_config *config)
+{
+    if (cadre_recipe_config(word, config) == CADRE_OK) {
+        return true;
+    }
+    char problem[YAML_PROBLEM_BYTES];
+    yaml_outcome outcome = yaml_read(word, config, problem);
+    if (outcome == YAML_READ) {
+        return true;
+    }
+    if (outcome == YAML_REFUSED || looks_like_path(word)) {
+        refuse(problem);
+    } else {
+        refuse(cadre_error_text());
+    }
+    return false;
+}
+
+static bool set_key(cadre_train_config *config, const char *assignment)
+{
+    char name[128];
+    char problem[KEY_PROBLEM_BYTES];
+    const char *value = strchr(assignment, '=');
+    if (value == NULL) {
+        fprintf(stderr, "cadre train: --set wants KEY=VALUE, not '%s'\n",
+            assignment);
+        return false;
+    }
+    snprintf(name, sizeof(name), "%.*s", (int)(value - assignment), assignment);
+    if (!key_set(config, name, value + 1, problem)) {
+        refuse(problem);
+        return false;
+    }
+    return true;
+}
+
+bool train_config_make(
+    const train_wishes *w, const char *recipe, cadre_train_config *config)
+{
+    if (!read_recipe(recipe, config)) {
+        return false;
+    }
+    for (int i = 0; i < w->keys.n; i++) {
+        if (!set_key(config, w->keys.texts[i])) {
+            return false;
+        }
+    }
+    if (w->steps > 0 || w->epochs > 0) {
+        config->steps = w->steps;
+        config->epochs = w->epochs;
+    }
+    int n = w->out == NULL
+                ? 0
+                : snprintf(config->out, sizeof(config->out), "%s", w->out);
+    if (n >= CADRE_PATH_BYTES || (w->out != NULL && n == 0)) {
+        refuse("--out is empty or too long");
+        return false;
+    }
+    return true;
+}
+
+void train_config_share_out(
+    const train_wishes *w, int n_ranks, int threads, cadre_train_config *config)
+{
+    config->threads = w->threads > 0 ? (int)w->threads : threads;
+    int64_t leaves = (int64_t)n_ranks * config->threads;
+    if (config->leaves == 0) {
+        config->leaves = leaves < MOST_LEAVES ? (int)leaves : MOST_LEAVES;
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "train/config.h"
+
+#include "base/fail.h"
+#include "data/deal.h"
+#include "train/task.h"
+#include <inttypes.h>
+
+static cadre_status check_at_least(
+    const char *key, int64_t value, int64_t lowest)
+{
+    return value >= lowest
+               ? CADRE_OK
+               : cadre_fail(CADRE_ERR_INVALID_ARG,
+                     "%s is %" PRId64 ", at least %" PRId64 " is needed", key,
+                     value, lowest);
+}
+
+cadre_status cadre_config_check(
+    const cadre_train_config *config, int world_size)
+{
+    CADRE_TRY(check_at_least("threads", config->threads, 1));
+    CADRE_TRY(check_at_least("steps", config->steps, 0));
+    CADRE_TRY(check_at_least("epochs", config->epochs, 0));
+    CADRE_TRY(check_at_least("train.global_batch", config->global_batch, 1));
+    CADRE_TRY(check_at_least("train.micro_batch", config->micro_batch, 0));
+    CADRE_TRY(check_at_least("train.eval_every", config->eval_every, 0));
+    CADRE_TRY(check_at_least("train.log_every", config->log_every, 1));
+    CADRE_TRY(check_at_least("parallel.leaves", config->leaves, 0));
+    if (config->steps == 0 && config->epochs == 0) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "neither steps nor epochs are given: there is nothing to do");
+    }
+    if (config->threads_per_leaf != 1) {
+        return cadre_fail(CADRE_ERR_UNSUPPORTED,
+            "train.threads_per_leaf is %d: anything but 1 is not built yet",
+            config->threads_per_leaf);
+    }
+    if (!(config->bucket_mb > 0)) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "parallel.bucket_mb is %g, more than 0 is needed",
+            config->bucket_mb);
+    }
+    if (config->leaves > 0 && world_size > config->leaves) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "%d ranks but %d leaves: every rank needs a leaf, so start fewer "
+            "ranks or set parallel.leaves to %d or more",
+            world_size, config->leaves, world_size);
+    }
+    return CADRE_OK;
+}
+
+cadre_status cadre_config_steps(const cadre_train_config *config,
+    const cadre_dataset *train, int64_t *n_steps)
+{
+    if (config->global_batch > train->n_samples) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "train.global_batch is %" PRId64 ", but the data has %" PRId64
+            " samples",
+            config->global_batch, train->n_samples);
+    }
+    int64_t per_epoch = cadre_deal_steps(
+        train->n_samples, config->global_batch, config->data_drop_last);
+    if (config->steps == 0 && config->epochs > INT64_MAX / per_epoch) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "epochs is %" PRId64 ": more steps than can be counted",
+            config->epochs);
+    }
+    *n_steps = config->steps > 0 ? config->steps : config->epochs * per_epoch;
+    return CADRE_OK;
+}
+
+// A damaged test split is better found now than after the training.
+cadre_status cadre_train_check(const cadre_train_config *config, int world_size)
+{
+    CADRE_TRY(cadre_config_check(config, world_size));
+    const cadre_recipe *recipe;
+    CADRE_TRY(cadre_recipe_find(config->recipe, &recipe));
+
+    cadre_dataset *data;
+    CADRE_TRY(cadre_task_data(recipe, config, CADRE_SPLIT_TEST, &data));
+    cadre_dataset_close(data);
+    CADRE_TRY(cadre_task_data(recipe, config, CADRE_SPLIT_TRAIN, &data));
+    int64_t n_steps;
+    cadre_status status = cadre_config_steps(config, data, &n_steps);
+    cadre_dataset_close(data);
+    return status;
+}

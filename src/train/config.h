@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What can be said against a configuration, before and after the data is known.
+//
+// Threads: any.
+
+#ifndef CADRE_TRAIN_CONFIG_H
+#define CADRE_TRAIN_CONFIG_H
+
+#include "data/dataset.h"
+#include "train/recipe.h"
+
+/** Errors: CADRE_ERR_INVALID_ARG, CADRE_ERR_UNSUPPORTED; the text has the key */
+cadre_status cadre_config_check(
+    const cadre_train_config *config, int world_size);
+
+/** The steps of a run on this data.  Errors: CADRE_ERR_INVALID_ARG */
+cadre_status cadre_config_steps(const cadre_train_config *config,
+    const cadre_dataset *train, int64_t *n_steps);
+
+#endif // CADRE_TRAIN_CONFIG_H

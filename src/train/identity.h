@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The identity of a run: all that may change the bits of its result
+// (docs/numerics.md section 9), and the command that gives them again.  The
+// number of ranks and threads, the fold, buckets and transport are not in it.
+//
+// Threads: any.
+
+#ifndef CADRE_TRAIN_IDENTITY_H
+#define CADRE_TRAIN_IDENTITY_H
+
+#include "train/task.h"
+
+/**
+ * Hashes the identity of config on this task, opened for training; n_leaves is
+ * V as the engine has it.
+ */
+uint64_t cadre_identity_hash(
+    const cadre_train_config *config, const cadre_task *task, int n_leaves);
+
+/**
+ * A shell command with one rank that ends in the same parameters after n_steps:
+ * in new memory, for cadre_free(); NULL without memory.
+ */
+char *cadre_identity_command(
+    const cadre_train_config *config, int n_leaves, int64_t n_steps);
+
+#endif // CADRE_TRAIN_IDENTITY_H

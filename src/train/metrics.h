@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// metrics.jsonl: a line of JSON per logged step, whole as soon as it is
+// written, so that others can follow a run (docs/cli.md has the fields).
+//
+// Threads: one at a time.
+
+#ifndef CADRE_TRAIN_METRICS_H
+#define CADRE_TRAIN_METRICS_H
+
+#include "cadre/train.h"
+
+typedef struct cadre_metrics cadre_metrics;
+
+typedef struct cadre_metrics_line {
+    const cadre_step_report *report;
+    double step_ms;
+    double samples_per_second;
+    const cadre_eval_result *eval; // of this step's parameters; or NULL
+    const uint64_t *params_hash;   // or NULL
+} cadre_metrics_line;
+
+/**
+ * Makes the folder and an empty file in it.
+ *
+ * Errors: CADRE_ERR_IO, CADRE_ERR_NO_MEMORY
+ */
+cadre_status cadre_metrics_open(const char *folder, cadre_metrics **out);
+void cadre_metrics_close(cadre_metrics *metrics); // NULL is allowed
+
+/** Errors: CADRE_ERR_IO, CADRE_ERR_NO_MEMORY */
+cadre_status cadre_metrics_write(
+    cadre_metrics *metrics, const cadre_metrics_line *line);
+
+#endif // CADRE_TRAIN_METRICS_H

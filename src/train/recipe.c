@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "train/recipe.h"
+
+#include "base/fail.h"
+#include <stdio.h>
+#include <string.h>
+
+static const cadre_layer mlp_layers[] = {
+    {.kind = "linear", .name = "fc1", .width = 512},
+    {.kind = "relu"},
+    {.kind = "linear", .name = "fc2", .width = 256},
+    {.kind = "relu"},
+    {.kind = "linear", .name = "fc3", .width = 10},
+};
+
+static const cadre_recipe recipes[] = {
+    {
+        .summary = "784-512-256-10, ReLU, on Fashion-MNIST",
+        .dataset = "fashion",
+        .layers = mlp_layers,
+        .n_layers = sizeof(mlp_layers) / sizeof(mlp_layers[0]),
+        .config =
+            {
+                .recipe = "mlp-fashion",
+                .epochs = 5,
+                .threads = 1,
+                .global_batch = 128,
+                .threads_per_leaf = 1,
+                .seed = 1,
+                .log_every = 50,
+                .optimizer = CADRE_ADAMW,
+                .lr = 1e-3,
+                .weight_decay = 1e-2,
+                .beta1 = 0.9,
+                .beta2 = 0.999,
+                .eps = 1e-8,
+                .warmup_steps = 50,
+                .fold = CADRE_FOLD_DEFERRED,
+                .bucket_mb = 25,
+                .transport = "auto",
+                .timeout_ms = 30000,
+            },
+    },
+};
+
+enum { N_RECIPES = sizeof(recipes) / sizeof(recipes[0]) };
+
+// Known names that a user may try; refused with a sentence that says so.
+static const char *const planned[] = {
+    "cnn-fashion",
+    "lenet-fashion",
+    "resnet18-fashion",
+    "gpt-kjv",
+    "gpt-kjv-small",
+};
+
+const char *cadre_recipe_name(int i)
+{
+    return i >= 0 && i < N_RECIPES ? recipes[i].config.recipe : NULL;
+}
+
+const char *cadre_recipe_summary(int i)
+{
+    return i >= 0 && i < N_RECIPES ? recipes[i].summary : NULL;
+}
+
+cadre_status cadre_recipe_find(const char *name, const cadre_recipe **out)
+{
+    char names[CADRE_TEXT_BYTES] = "";
+    for (int i = 0; i < N_RECIPES; i++) {
+        if (strcmp(recipes[i].config.recipe, name) == 0) {
+            *out = &recipes[i];
+            return CADRE_OK;
+        }
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof(names) - used, "%s%s", i == 0 ? "" : ", ",
+            recipes[i].config.recipe);
+    }
+    for (size_t i = 0; i < sizeof(planned) / sizeof(planned[0]); i++) {
+        if (strcmp(planned[i], name) == 0) {
+            return cadre_fail(CADRE_ERR_UNSUPPORTED,
+                "recipe '%s' is not built yet; there is: %s", name, names);
+        }
+    }
+    return cadre_fail(CADRE_ERR_NOT_FOUND,
+        "there is no recipe '%s'; there is: %s", name, names);
+}
+
+cadre_status cadre_recipe_config(const char *name, cadre_train_config *out)
+{
+    const cadre_recipe *recipe;
+    CADRE_TRY(cadre_recipe_find(name, &recipe));
+    *out = recipe->config;
+    return CADRE_OK;
+}

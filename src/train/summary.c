@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "train/summary.h"
+
+#include "base/alloc.h"
+#include "base/fail.h"
+#include "cadre/cadre.h"
+#include "train/identity.h"
+#include "train/values.h"
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum { MAX_PLANES = 16 };
+
+// What every rank tells about itself, in whole numbers.
+enum {
+    BYTES_SENT, // per step
+    OVERHEAD_BYTES,
+    PEAK_RSS_BYTES,
+    EXPOSED_PPB, // billionths of the step time
+    FIRST_PLANE,
+    N_WORDS = FIRST_PLANE + MAX_PLANES,
+};
+
+static int64_t peak_rss_bytes(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_maxrss * 1024 : 0;
+}
+
+static void measure(const cadre_outcome *o, int64_t words[N_WORDS])
+{
+    const cadre_tally *t = o->tally;
+    int64_t n_steps = t->n_steps > 0 ? t->n_steps : 1;
+    words[BYTES_SENT] = (int64_t)t->bytes_sent / n_steps;
+    words[OVERHEAD_BYTES] = (int64_t)t->overhead_bytes / n_steps;
+    words[PEAK_RSS_BYTES] = peak_rss_bytes();
+    if (t->ns > 0) {
+        words[EXPOSED_PPB] =
+            (int64_t)((double)t->exposed_ns * 1e9 / (double)t->ns);
+    }
+    cadre_plane_bytes planes[MAX_PLANES];
+    int n_planes = cadre_engine_state_bytes(o->engine, planes, MAX_PLANES);
+    for (int i = 0; i < n_planes && i < MAX_PLANES; i++) {
+        words[FIRST_PLANE + i] = (int64_t)planes[i].nbytes;
+    }
+}
+
+// Gathers all ranks' words and keeps the largest of each.
+static cadre_status gather_largest(
+    const cadre_outcome *o, int64_t words[N_WORDS])
+{
+    size_t world_size = (size_t)cadre_world_size(o->world);
+    int64_t *all = cadre_alloc_array(world_size, N_WORDS * sizeof(all[0]));
+    size_t *counts = cadre_alloc_array(world_size, sizeof(counts[0]));
+    cadre_status status = CADRE_ERR_NO_MEMORY;
+    if (all != NULL && counts != NULL) {
+        for (size_t i = 0; i < world_size; i++) {
+            counts[i] = N_WORDS;
+        }
+        status = cadre_allgather(o->world, words, all, counts, CADRE_I64, NULL);
+    }
+    for (size_t i = 0; status == CADRE_OK && i < world_size * N_WORDS; i++) {
+        int64_t *largest = &words[i % N_WORDS];
+        *largest = all[i] > *largest ? all[i] : *largest;
+    }
+    cadre_free(all);
+    cadre_free(counts);
+    return status;
+}
+
+static json_t *make_state_bytes(
+    const cadre_engine *engine, const int64_t words[N_WORDS])
+{
+    json_t *object = json_object();
+    cadre_plane_bytes planes[MAX_PLANES];
+    int n_planes = cadre_engine_state_bytes(engine, planes, MAX_PLANES);
+    for (int i = 0; i < n_planes && i < MAX_PLANES; i++) {
+        if (json_object_set_new(object, planes[i].name,
+                json_integer(words[FIRST_PLANE + i])) != 0) {
+            json_decref(object);
+            return NULL;
+        }
+    }
+    return object;
+}
+
+static json_t *make_eval(const cadre_eval_result *eval)
+{
+    return eval == NULL ? json_null()
+                        : json_pack("{s:o, s:o, s:I}", "loss",
+                              cadre_json_real(eval->loss), "accuracy",
+                              cadre_json_real(eval->accuracy), "samples",
+                              (json_int_t)eval->n_samples);
+}
+
+static json_t *make_versions(void)
+{
+    char version[32];
+    snprintf(version, sizeof(version), "%d.%d.%d", CADRE_VERSION_MAJOR,
+        CADRE_VERSION_MINOR, CADRE_VERSION_PATCH);
+    return json_pack("{s:s, s:s, s:s}", "cadre", version, "compute",
+        cadre_compute_version(), "jansson", jansson_version_str());
+}
+
+static json_t *make_stopped_by(int signal_number)
+{
+    return signal_number == 0
+               ? json_null()
+               : json_string(signal_number == SIGINT ? "SIGINT" : "SIGTERM");
+}
+
+// What the run was.
+static json_t *make_setting(const cadre_outcome *o)
+{
+    const cadre_train_config *c = o->config;
+    int n_leaves = cadre_leaf_count(o->engine);
+    return json_pack("{s:s, s:i, s:i, s:s, s:i, s:i, s:s, s:s, s:s, s:o, s:o}",
+        "recipe", c->recipe, "world_size", cadre_world_size(o->world),
+        "threads", c->threads, "mode", "ddp", "leaves", n_leaves, "fold",
+        cadre_engine_fold(o->engine), "precision", "f32", "transport",
+        cadre_transport_name(o->world), "isa", cadre_compute_isa(),
+        "library_versions", make_versions(), "identity",
+        cadre_json_hash(cadre_identity_hash(c, o->task, n_leaves)));
+}
+
+// What came of it.
+static json_t *make_result(const cadre_outcome *o, const int64_t words[N_WORDS])
+{
+    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "steps",
+        (json_int_t)o->tally->n_steps, "skipped_steps",
+        (json_int_t)o->tally->n_skipped, "stopped_by",
+        make_stopped_by(o->stopped_by), "wall_seconds",
+        cadre_json_real((double)o->wall_ns * 1e-9), "loss",
+        cadre_json_real(cadre_tally_loss(o->tally)), "eval", make_eval(o->eval),
+        "state_bytes", make_state_bytes(o->engine, words), "params_hash",
+        cadre_json_hash(cadre_model_hash(o->task->model)), "replicas_equal",
+        (int)o->replicas_equal);
+}
+
+// How fast it was.
+static json_t *make_speed(const cadre_outcome *o, const int64_t words[N_WORDS])
+{
+    bool measured = o->tally->n_measured > 0;
+    return json_pack("{s:o, s:n, s:o, s:o, s:I, s:I, s:I, s:n, s:n}",
+        "samples_per_second",
+        cadre_json_real(cadre_tally_samples_per_second(o->tally)),
+        "tokens_per_second", "step_ms_median",
+        cadre_json_real(cadre_tally_median_ms(o->tally)), "exposed_fraction",
+        measured ? cadre_json_real((double)words[EXPOSED_PPB] * 1e-9)
+                 : json_null(),
+        "bytes_sent_per_step", (json_int_t)words[BYTES_SENT],
+        "overhead_bytes_per_step", (json_int_t)words[OVERHEAD_BYTES],
+        "peak_rss_bytes", (json_int_t)words[PEAK_RSS_BYTES], "job_peak_bytes",
+        "buffers_hash");
+}
+
+static json_t *make_object(const cadre_outcome *o, const int64_t words[N_WORDS])
+{
+    json_t *object = make_setting(o);
+    json_t *result = make_result(o, words);
+    json_t *speed = make_speed(o, words);
+    char *command = cadre_identity_command(
+        o->config, cadre_leaf_count(o->engine), o->tally->n_steps);
+    // A path that is no UTF-8 cannot stand in a JSON file.
+    json_t *reproduce = command == NULL ? NULL : json_string(command);
+    int failed = json_object_update(object, result);
+    failed |= json_object_update(object, speed);
+    failed |= json_object_set_new(
+        object, "reproduce", reproduce == NULL ? json_null() : reproduce);
+    cadre_free(command);
+    json_decref(result);
+    json_decref(speed);
+    if (failed != 0) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+// jansson's own memory is not ours to hand out, so the text goes into ours.
+static char *make_text(const json_t *object)
+{
+    const size_t flags = JSON_INDENT(2);
+    size_t nbytes = json_dumpb(object, NULL, 0, flags);
+    char *text = nbytes == 0 ? NULL : cadre_alloc(nbytes + 1);
+    if (text != NULL && json_dumpb(object, text, nbytes, flags) != nbytes) {
+        cadre_free(text);
+        return NULL;
+    }
+    return text;
+}
+
+cadre_status cadre_summary_make(const cadre_outcome *outcome, char **json)
+{
+    int64_t words[N_WORDS] = {0};
+    measure(outcome, words);
+    CADRE_TRY(gather_largest(outcome, words));
+    *json = NULL;
+    if (cadre_rank(outcome->world) != 0) {
+        return CADRE_OK;
+    }
+    json_t *object = make_object(outcome, words);
+    char *text = object == NULL ? NULL : make_text(object);
+    json_decref(object);
+    if (text == NULL) {
+        return cadre_fail(CADRE_ERR_NO_MEMORY, "out of memory for the summary");
+    }
+    *json = text;
+    return CADRE_OK;
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "train/task.h"
+
+#include "base/alloc.h"
+#include "base/fail.h"
+
+cadre_status cadre_task_data(const cadre_recipe *recipe,
+    const cadre_train_config *config, cadre_split split, cadre_dataset **out)
+{
+    const char *path = config->data_path[0] != '\0' ? config->data_path : NULL;
+    return cadre_dataset_open(recipe->dataset, path, split, out);
+}
+
+static cadre_status open_data(
+    const cadre_train_config *config, bool training, cadre_task *task)
+{
+    if (training) {
+        CADRE_TRY(cadre_task_data(
+            task->recipe, config, CADRE_SPLIT_TRAIN, &task->train));
+    }
+    return cadre_task_data(task->recipe, config, CADRE_SPLIT_TEST, &task->test);
+}
+
+static cadre_status lay_out(cadre_group *world, cadre_task *task)
+{
+    CADRE_TRY(cadre_net_create(task->recipe->layers, task->recipe->n_layers,
+        task->test->sample_elements, task->test->n_classes, &task->net));
+    CADRE_TRY(cadre_model_create(world, &task->model));
+
+    // Added in the net's order, so both number them alike.
+    int n_params = cadre_net_param_count(task->net);
+    for (int i = 0; i < n_params; i++) {
+        const cadre_net_param *p = cadre_net_param_at(task->net, i);
+        int index;
+        CADRE_TRY(cadre_model_add(
+            task->model, p->name, p->shape, p->n_dims, NULL, &index));
+    }
+    CADRE_TRY(cadre_model_seal(task->model));
+
+    task->params = cadre_alloc_array((size_t)n_params, sizeof(task->params[0]));
+    if (task->params == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    for (int i = 0; i < n_params; i++) {
+        task->params[i] = cadre_model_param(task->model, i);
+    }
+    return CADRE_OK;
+}
+
+static cadre_status open_all(cadre_group *world,
+    const cadre_train_config *config, bool training, cadre_task *task)
+{
+    CADRE_TRY(cadre_recipe_find(config->recipe, &task->recipe));
+    CADRE_TRY(open_data(config, training, task));
+    CADRE_TRY(lay_out(world, task));
+    int n_params = training ? cadre_net_param_count(task->net) : 0;
+    for (int i = 0; i < n_params; i++) {
+        cadre_net_initialize(
+            task->net, config->seed, i, cadre_model_param(task->model, i));
+    }
+    return CADRE_OK;
+}
+
+cadre_status cadre_task_open(cadre_group *world,
+    const cadre_train_config *config, bool training, cadre_task *out)
+{
+    cadre_task task = {0};
+    cadre_status status = open_all(world, config, training, &task);
+    if (status != CADRE_OK) {
+        cadre_task_close(&task);
+        return status;
+    }
+    *out = task;
+    return CADRE_OK;
+}
+
+void cadre_task_close(cadre_task *task)
+{
+    cadre_free(task->params);
+    cadre_model_destroy(task->model);
+    cadre_net_destroy(task->net);
+    cadre_dataset_close(task->test);
+    cadre_dataset_close(task->train);
+    *task = (cadre_task){0};
+}

@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The step loop: the one place where computing and communicating meet.  The
+// crew's threads take leaves from the engine, send the loader's samples through
+// the net, and tell the engine of each gradient as backward finishes it.
+
+#include "base/alloc.h"
+#include "base/fail.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "data/loader.h"
+#include "state/leaf.h"
+#include "train/config.h"
+#include "train/evaluate.h"
+#include "train/metrics.h"
+#include "train/summary.h"
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+
+// Bits of a request to stop, as the engine carries them to all ranks.
+enum { STOP_INTERRUPT = 1, STOP_TERMINATE = 2 };
+
+typedef struct run {
+    cadre_group *world;
+    const cadre_train_config *config;
+    const cadre_train_hooks *hooks;
+    int64_t began_ns;
+    int64_t n_steps;
+    cadre_task task;
+    cadre_engine *engine;
+    cadre_crew *crew;
+    cadre_loader *loader;
+    cadre_tally tally;
+    cadre_metrics *metrics; // NULL where no files are written
+    bool evaluated;         // eval is of the present parameters
+    cadre_eval_result eval;
+    int stopped_by;
+} run;
+
+// A hyper-parameter of 0 means 0 here, and the default there.
+static double hyper(double value)
+{
+    return value == 0 ? CADRE_ZERO : value;
+}
+
+static cadre_status create_engine(run *r)
+{
+    const cadre_train_config *c = r->config;
+    double bucket_bytes = c->bucket_mb * 1024 * 1024;
+    const cadre_engine_options options = {
+        .mode = c->mode,
+        .leaves = c->leaves,
+        .threads = c->threads,
+        .fold = c->fold,
+        .bucket_bytes = bucket_bytes < 1 ? 1 : (size_t)bucket_bytes,
+        .optimizer = c->optimizer,
+        .lr = hyper(c->lr),
+        .weight_decay = hyper(c->weight_decay),
+        .momentum = c->momentum,
+        .beta1 = hyper(c->beta1),
+        .beta2 = hyper(c->beta2),
+        .eps = hyper(c->eps),
+        .clip = c->clip,
+        .schedule = c->schedule,
+        .warmup_steps = c->warmup_steps,
+    };
+    return cadre_engine_create(r->task.model, &options, &r->engine);
+}
+
+enum { MAX_SIZES = 8 };
+
+typedef struct size_list {
+    int n;
+    int64_t sizes[MAX_SIZES];
+} size_list;
+
+static void add_size(size_list *list, int64_t n_samples)
+{
+    for (int i = 0; i < list->n; i++) {
+        if (list->sizes[i] == n_samples) {
+            return;
+        }
+    }
+    if (n_samples > 0) {
+        list->sizes[list->n++] = n_samples;
+    }
+}
+
+// The passes of one leaf: whole ones, and what is left.
+static void add_leaf_sizes(size_list *list, int64_t leaf, int64_t micro_batch)
+{
+    if (micro_batch == 0 || micro_batch >= leaf) {
+        add_size(list, leaf);
+        return;
+    }
+    add_size(list, micro_batch);
+    add_size(list, leaf % micro_batch);
+}
+
+// Every number of samples that a pass can have: leaves of a batch differ by
+// one, and an epoch may end with a short batch.
+static size_list list_sizes(const run *r, int n_leaves)
+{
+    const cadre_train_config *c = r->config;
+    size_list list = {0};
+    const int64_t batches[] = {c->global_batch,
+        c->data_drop_last ? 0 : r->task.train->n_samples % c->global_batch};
+    for (int i = 0; i < 2; i++) {
+        int64_t least = batches[i] / n_leaves;
+        add_leaf_sizes(&list, least, c->micro_batch);
+        if (batches[i] % n_leaves != 0) {
+            add_leaf_sizes(&list, least + 1, c->micro_batch);
+        }
+    }
+    return list;
+}
+
+// What the number of leaves costs on this number of ranks.
+static void log_dealing(const run *r, const cadre_dealing *d)
+{
+    int n_rounds = cadre_dealing_rounds(d);
+    int slots = cadre_dealing_rank_leaves(d, 0) * d->world_size;
+    cadre_log(CADRE_LOG_INFO, "train",
+        "%d leaves on %d ranks in blocks of %d: %d %s per step, %d%% idle",
+        d->n_leaves, d->world_size, d->block, n_rounds,
+        n_rounds == 1 ? "reduction" : "reductions",
+        (slots - d->n_leaves) * 100 / slots);
+    cadre_log(CADRE_LOG_INFO, "train",
+        "%" PRId64 " steps of %" PRId64 " samples, %d threads on this rank",
+        r->n_steps, r->config->global_batch, r->config->threads);
+}
+
+static cadre_status create_loader(run *r)
+{
+    const cadre_train_config *c = r->config;
+    const cadre_dealing dealing = {
+        .n_leaves = cadre_leaf_count(r->engine),
+        .block = cadre_engine_fold(r->engine),
+        .world_size = cadre_world_size(r->world),
+    };
+    if (cadre_rank(r->world) == 0) {
+        log_dealing(r, &dealing);
+    }
+    const cadre_loader_options options = {
+        .dataset = r->task.train,
+        .seed = c->seed,
+        .global_batch = c->global_batch,
+        .drop_last = c->data_drop_last,
+        .n_steps = r->n_steps,
+        .n_leaves = dealing.n_leaves,
+        .block = dealing.block,
+        .rank = cadre_rank(r->world),
+        .world_size = dealing.world_size,
+    };
+    return cadre_loader_create(&options, &r->loader);
+}
+
+static cadre_status set_up(run *r)
+{
+    const cadre_train_config *c = r->config;
+    CADRE_TRY(cadre_config_check(c, cadre_world_size(r->world)));
+    CADRE_TRY(cadre_task_open(r->world, c, true, &r->task));
+    CADRE_TRY(cadre_config_steps(c, r->task.train, &r->n_steps));
+    CADRE_TRY(create_engine(r));
+    CADRE_TRY(create_loader(r));
+    size_list list = list_sizes(r, cadre_leaf_count(r->engine));
+    CADRE_TRY(cadre_crew_create(
+        r->task.net, c->threads, list.sizes, list.n, &r->crew));
+    CADRE_TRY(cadre_tally_init(&r->tally, r->n_steps));
+    if (cadre_rank(r->world) == 0 && c->out[0] != '\0') {
+        return cadre_metrics_open(c->out, &r->metrics);
+    }
+    return CADRE_OK;
+}
+
+static void tear_down(run *r)
+{
+    cadre_metrics_close(r->metrics);
+    cadre_tally_fini(&r->tally);
+    cadre_crew_destroy(r->crew);
+    cadre_loader_destroy(r->loader);
+    cadre_engine_destroy(r->engine);
+    cadre_task_close(&r->task);
+}
+
+// A leaf in the hands of a compute thread: how the net's gradients reach the
+// engine.
+typedef struct open_leaf {
+    cadre_engine *engine;
+    int leaf;
+} open_leaf;
+
+static float *leaf_grad(void *ctx, int index)
+{
+    const open_leaf *l = ctx;
+    return cadre_leaf_grad(l->engine, l->leaf, index);
+}
+
+static cadre_status leaf_ready(void *ctx, int index)
+{
+    const open_leaf *l = ctx;
+    return cadre_grad_ready(l->engine, l->leaf, index);
+}
+
+static cadre_status run_leaf(const run *r, cadre_net_worker *worker, int leaf)
+{
+    open_leaf open = {.engine = r->engine, .leaf = leaf};
+    const cadre_grad_listener listener = {
+        .ctx = &open, .grad = leaf_grad, .ready = leaf_ready};
+    const cadre_leaf_data data = cadre_loader_leaf(r->loader, leaf);
+    const int64_t width = r->task.train->sample_elements;
+    const int64_t micro_batch =
+        r->config->micro_batch > 0 ? r->config->micro_batch : data.n_samples;
+
+    double loss = 0;
+    int64_t pass;
+    for (int64_t first = 0; first < data.n_samples; first += pass) {
+        int64_t left = data.n_samples - first;
+        pass = left < micro_batch ? left : micro_batch;
+        double pass_loss;
+        CADRE_TRY(cadre_net_pass(worker, r->task.params, data.x + first * width,
+            data.labels + first, pass, first == 0, pass == left, &listener,
+            &pass_loss));
+        loss += pass_loss;
+    }
+    return cadre_leaf_end(r->engine, leaf, loss, data.n_samples);
+}
+
+static cadre_status run_leaves(cadre_net_worker *worker, int thread, void *ctx)
+{
+    (void)thread;
+    const run *r = ctx;
+    for (int leaf; cadre_leaf_next(r->engine, &leaf);) {
+        CADRE_TRY(run_leaf(r, worker, leaf));
+    }
+    return CADRE_OK;
+}
+
+// Asks for a stop shortly before ranks agree, so that it is after this step.
+static void pass_on_stop(run *r)
+{
+    int signal_number = r->hooks->stop_signal == NULL
+                            ? 0
+                            : r->hooks->stop_signal(r->hooks->ctx);
+    if (signal_number != 0) {
+        cadre_engine_request_stop(r->engine,
+            signal_number == SIGINT ? STOP_INTERRUPT : STOP_TERMINATE);
+    }
+}
+
+static cadre_status run_step(run *r, cadre_step_report *report)
+{
+    cadre_batch batch;
+    cadre_loader_acquire(r->loader, &batch);
+    CADRE_TRY(cadre_step_begin(r->engine));
+    CADRE_TRY(cadre_crew_run(r->crew, run_leaves, r));
+    pass_on_stop(r);
+    CADRE_TRY(cadre_step_end(r->engine, report));
+    cadre_loader_release(r->loader);
+    r->evaluated = false;
+    return CADRE_OK;
+}
+
+// A step as the display and metrics.jsonl see it.
+typedef struct step_view {
+    cadre_step_report report;
+    int64_t ns;
+    bool evaluated;
+    bool last;
+} step_view;
+
+static double samples_per_second(const step_view *s)
+{
+    return (double)s->report.weight * 1e9 / (double)s->ns;
+}
+
+static void show(const run *r, const step_view *s)
+{
+    if (r->hooks->progress == NULL || cadre_rank(r->world) != 0) {
+        return;
+    }
+    double step_ms = (double)s->ns * 1e-6;
+    const cadre_train_progress progress = {
+        .step = s->report.step,
+        .n_steps = r->n_steps,
+        .loss = s->report.loss,
+        .lr = s->report.lr,
+        .grad_norm = s->report.grad_norm,
+        .step_ms = step_ms,
+        .samples_per_second = samples_per_second(s),
+        .exposed_fraction = s->report.exposed_ms / step_ms,
+        .evaluated = s->evaluated,
+        .eval_loss = s->evaluated ? r->eval.loss : 0,
+        .eval_accuracy = s->evaluated ? r->eval.accuracy : 0,
+    };
+    r->hooks->progress(&progress, r->hooks->ctx);
+}
+
+static cadre_status log_step(const run *r, const step_view *s)
+{
+    bool wanted = s->report.step % r->config->log_every == 0;
+    if (r->metrics == NULL || !(wanted || s->evaluated || s->last)) {
+        return CADRE_OK;
+    }
+    bool hashed = s->evaluated || s->last;
+    uint64_t hash = hashed ? cadre_model_hash(r->task.model) : 0;
+    const cadre_metrics_line line = {
+        .report = &s->report,
+        .step_ms = (double)s->ns * 1e-6,
+        .samples_per_second = samples_per_second(s),
+        .eval = s->evaluated ? &r->eval : NULL,
+        .params_hash = hashed ? &hash : NULL,
+    };
+    return cadre_metrics_write(r->metrics, &line);
+}
+
+static cadre_status evaluate(run *r, step_view *s)
+{
+    CADRE_TRY(cadre_task_evaluate(r->world, &r->task, r->crew, &r->eval));
+    r->evaluated = true;
+    s->evaluated = true;
+    show(r, s);
+    return CADRE_OK;
+}
+
+static cadre_status run_steps(run *r)
+{
+    int64_t every = r->config->eval_every;
+    int64_t mark = cadre_now_ns();
+    for (int64_t step = 1; step <= r->n_steps && r->stopped_by == 0; step++) {
+        step_view s = {0};
+        CADRE_TRY(run_step(r, &s.report));
+        int64_t now = cadre_now_ns();
+        s.ns = now > mark ? now - mark : 1;
+        mark = now;
+        cadre_tally_add(&r->tally, &s.report, s.ns);
+        if (s.report.stop != 0) {
+            r->stopped_by = s.report.stop & STOP_TERMINATE ? SIGTERM : SIGINT;
+        }
+        s.last = step == r->n_steps || r->stopped_by != 0;
+        show(r, &s);
+        // Who asks to stop does not want to wait for an evaluation.
+        if (r->stopped_by == 0 &&
+            (s.last || (every > 0 && step % every == 0))) {
+            CADRE_TRY(evaluate(r, &s));
+            mark = cadre_now_ns();
+        }
+        CADRE_TRY(log_step(r, &s));
+    }
+    return CADRE_OK;
+}
+
+static cadre_status write_text(
+    const char *folder, const char *name, const char *text)
+{
+    char *path = cadre_path_join(folder, name);
+    if (path == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    cadre_new_file file;
+    cadre_status status = cadre_new_file_open(path, &file);
+    if (status == CADRE_OK) {
+        // What fails here is seen again, and reported, by commit.
+        (void)fprintf(file.stream, "%s\n", text);
+        status = cadre_new_file_commit(&file);
+    }
+    cadre_free(path);
+    return status;
+}
+
+// The summary comes last: its presence says that the run is whole.
+static cadre_status write_files(const run *r, const char *summary)
+{
+    char *path = cadre_path_join(r->config->out, "model.safetensors");
+    if (path == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    cadre_status status = cadre_model_save(r->task.model, path);
+    cadre_free(path);
+    return status != CADRE_OK
+               ? status
+               : write_text(r->config->out, "summary.json", summary);
+}
+
+static cadre_status finish(run *r, cadre_train_summary *out)
+{
+    bool replicas_equal;
+    CADRE_TRY(cadre_engine_replicas_equal(r->engine, &replicas_equal));
+    const cadre_outcome outcome = {
+        .config = r->config,
+        .task = &r->task,
+        .engine = r->engine,
+        .world = r->world,
+        .tally = &r->tally,
+        .wall_ns = cadre_now_ns() - r->began_ns,
+        .stopped_by = r->stopped_by,
+        .eval = r->evaluated ? &r->eval : NULL,
+        .replicas_equal = replicas_equal,
+    };
+    char *json;
+    CADRE_TRY(cadre_summary_make(&outcome, &json));
+    cadre_status status = CADRE_OK;
+    if (r->metrics != NULL) {
+        status = write_files(r, json);
+    }
+    // All ranks leave together, when the files are there.
+    if (status == CADRE_OK) {
+        status = cadre_barrier(r->world, NULL);
+    }
+    if (status != CADRE_OK) {
+        cadre_free(json);
+        return status;
+    }
+    *out = (cadre_train_summary){
+        .steps = r->tally.n_steps,
+        .stopped_by = r->stopped_by,
+        .loss = cadre_tally_loss(&r->tally),
+        .eval_loss = r->evaluated ? r->eval.loss : (double)NAN,
+        .eval_accuracy = r->evaluated ? r->eval.accuracy : (double)NAN,
+        .samples_per_second = cadre_tally_samples_per_second(&r->tally),
+        .step_ms_median = cadre_tally_median_ms(&r->tally),
+        .params_hash = cadre_model_hash(r->task.model),
+        .replicas_equal = replicas_equal,
+        .json = json,
+    };
+    return CADRE_OK;
+}
+
+cadre_status cadre_train(cadre_group *world, const cadre_train_config *config,
+    const cadre_train_hooks *hooks, cadre_train_summary *out)
+{
+    static const cadre_train_hooks nobody;
+    run r = {
+        .world = world,
+        .config = config,
+        .hooks = hooks == NULL ? &nobody : hooks,
+        .began_ns = cadre_now_ns(),
+    };
+    cadre_thread_plain_floats();
+    cadre_status status = set_up(&r);
+    if (status == CADRE_OK) {
+        status = run_steps(&r);
+    }
+    if (status == CADRE_OK) {
+        status = finish(&r, out);
+    }
+    tear_down(&r);
+    return status;
+}
+
+void cadre_train_summary_release(cadre_train_summary *summary)
+{
+    if (summary != NULL) {
+        cadre_free(summary->json);
+        *summary = (cadre_train_summary){0};
+    }
+}

@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""cadre train and cadre eval: what a run leaves behind, and how it is stopped.
+
+    test_train.py CADRE
+"""
+
+import json
+import math
+import shlex
+import signal
+import subprocess
+import time
+
+import harness
+
+SUMMARY_FIELDS = {
+    "recipe", "world_size", "threads", "mode", "leaves", "fold", "precision",
+    "transport", "isa", "library_versions", "steps", "wall_seconds",
+    "identity", "loss", "eval", "samples_per_second", "tokens_per_second",
+    "step_ms_median", "exposed_fraction", "bytes_sent_per_step",
+    "overhead_bytes_per_step", "state_bytes", "peak_rss_bytes",
+    "job_peak_bytes", "params_hash", "buffers_hash", "replicas_equal",
+    "reproduce"}
+
+METRICS_FIELDS = {
+    "step", "loss", "lr", "grad_norm", "samples_per_second",
+    "tokens_per_second", "step_ms", "exposed_ms", "bytes_sent"}
+
+
+def no_constant(name):
+    raise ValueError(f"{name} is no JSON")
+
+
+def metrics_of(out):
+    return [json.loads(line, parse_constant=no_constant)
+            for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+class Train(harness.CommandTest):
+    def eval_of(self, out, *launcher):
+        command = (*launcher, harness.CADRE, "eval", str(out), "--json")
+        done = subprocess.run(command, capture_output=True, text=True,
+                              timeout=60, env=harness.environment())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_the_files_of_a_run(self):
+        out, summary = self.train(
+            "-n", "2", "--set", "parallel.leaves=4", "--set",
+            "train.log_every=5", "--set", "train.eval_every=10")
+        self.assertLessEqual(SUMMARY_FIELDS, set(summary))
+        self.assertEqual(summary["recipe"], "mlp-fashion")
+        self.assertEqual((summary["world_size"], summary["leaves"],
+                          summary["fold"], summary["steps"]), (2, 4, 2, 20))
+        self.assertEqual(summary["transport"], "tcp")
+        self.assertIs(summary["replicas_equal"], True)
+        self.assertIsNone(summary["tokens_per_second"])
+        self.assertIsNone(summary["buffers_hash"])
+        # 535818 parameters; each rank sends the half that it does not own,
+        # and its own half of the sums.
+        self.assertEqual(summary["bytes_sent_per_step"], 4 * 535818)
+        self.assertGreater(summary["samples_per_second"], 0)
+        self.assertTrue(0 <= summary["exposed_fraction"] <= 1)
+
+        lines = metrics_of(out)
+        self.assertEqual([line["step"] for line in lines], [5, 10, 15, 20])
+        for line in lines:
+            self.assertLessEqual(METRICS_FIELDS, set(line))
+        self.assertEqual(["params_hash" in line for line in lines],
+                         [False, True, False, True])
+        self.assertEqual(lines[-1]["params_hash"], summary["params_hash"])
+        self.assertEqual(lines[-1]["eval_loss"], summary["eval"]["loss"])
+        names = sorted(path.name for path in out.iterdir())
+        self.assertEqual(names, ["config.yaml", "metrics.jsonl",
+                                 "model.safetensors", "summary.json"])
+
+    def test_the_loss_falls_and_is_the_mean_of_the_last_ten(self):
+        out, summary = self.train("--set", "train.log_every=1", steps=40)
+        losses = [line["loss"] for line in metrics_of(out)]
+        self.assertEqual(len(losses), 40)
+        self.assertLess(summary["loss"], losses[0] / 2)
+        self.assertTrue(math.isclose(
+            summary["loss"], math.fsum(losses[-10:]) / 10, rel_tol=1e-12))
+
+    def test_eval_gives_the_bits_of_the_summary(self):
+        out, summary = self.train("-n", "2")
+        wanted = summary["eval"]
+        for launcher in ((), (harness.CADRE, "run", "-n", "2", "--"),
+                         (harness.CADRE, "run", "-n", "3", "--")):
+            found = self.eval_of(out, *launcher)
+            self.assertEqual((found["loss"], found["accuracy"]),
+                             (wanted["loss"], wanted["accuracy"]))
+            self.assertEqual(found["params_hash"], summary["params_hash"])
+            self.assertEqual(found["samples"], 260)
+        self.assertIn("accuracy", self.cadre("eval", out).stdout)
+
+    def test_its_own_configuration_reproduces_a_run(self):
+        out, summary = self.train(
+            "-n", "2", "--threads", "2", "--set", "optim.clip=0.5", "--set",
+            "train.global_batch=63", "--set", "optim.name=sgd", "--set",
+            "optim.momentum=0.9", "--set", "train.micro_batch=5")
+        again = self.new_out()
+        done = self.cadre("train", out / "config.yaml", "-n", "3", "--out",
+                          again)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        other = json.loads((again / "summary.json").read_text())
+        self.assertEqual(other["params_hash"], summary["params_hash"])
+        self.assertEqual(other["identity"], summary["identity"])
+
+        program, *arguments = shlex.split(summary["reproduce"])
+        self.assertEqual(program, "cadre")
+        self.assertIn("-n 1", summary["reproduce"])
+        again = self.new_out()
+        done = self.cadre(*arguments, "--out", again)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        other = json.loads((again / "summary.json").read_text())
+        self.assertEqual(other["params_hash"], summary["params_hash"])
+
+    def test_identity_knows_what_may_change_bits(self):
+        _, first = self.train(steps=1)
+        for same in (("--threads", "2"), ("-n", "2"),
+                     ("--set", "parallel.bucket_mb=0.1")):
+            _, other = self.train(*same, "--set", "parallel.leaves=2", steps=1)
+            _, alone = self.train("--set", "parallel.leaves=2", steps=1)
+            self.assertEqual(other["identity"], alone["identity"])
+        for different in ("train.seed=2", "parallel.leaves=3", "optim.lr=0.1",
+                          "train.global_batch=64", "train.micro_batch=1"):
+            _, other = self.train("--set", different, steps=1)
+            self.assertNotEqual(other["identity"], first["identity"])
+
+    def test_json_and_quiet(self):
+        out = self.new_out()
+        done = self.cadre(*self.train_arguments("--json", "-n", "2", out=out))
+        self.assertEqual(json.loads(done.stdout),
+                         json.loads((out / "summary.json").read_text()))
+        self.assertIn("step 20/20 | loss ", done.stderr)
+        done = self.cadre(*self.train_arguments("--quiet", "-n", "2"))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("params_hash", done.stdout)
+
+    def test_the_default_folder_has_the_recipe_in_its_name(self):
+        arguments = [a for a in self.train_arguments()]
+        at = arguments.index("--out")
+        del arguments[at:at + 2]
+        self.assertEqual(self.cadre(*arguments).returncode, 0)
+        self.assertEqual(self.cadre(*arguments).returncode, 0)
+        found = list((self.folder / "runs").glob("mlp-fashion-*"))
+        self.assertEqual(len(found), 2)
+
+    def wait_for_steps(self, process, out):
+        """Until the first line of metrics says that the run is under way."""
+        metrics = out / "metrics.jsonl"
+        deadline = time.monotonic() + 60
+        while not (metrics.exists() and metrics.stat().st_size > 0):
+            self.assertIsNone(process.poll())
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
+    def start(self, out, *arguments):
+        """A run without end."""
+        command = [harness.CADRE, *map(str, self.train_arguments(
+            "--set", "train.log_every=1", *arguments, out=out, steps=10**7))]
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env=harness.environment())
+
+    def stop(self, signal_number, *arguments):
+        out = self.new_out()
+        process = self.start(out, *arguments)
+        try:
+            self.wait_for_steps(process, out)
+            process.send_signal(signal_number)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+            process.wait()
+        return process.returncode, errors, out
+
+    def test_a_signal_finishes_the_step_and_saves(self):
+        for number, status, name in ((signal.SIGTERM, 143, "SIGTERM"),
+                                     (signal.SIGINT, 130, "SIGINT")):
+            for more in (("-n", "1"), ("-n", "3"), ("-n", "2", "--set",
+                                       "parallel.transport=inproc")):
+                with self.subTest(name=name, more=more):
+                    code, errors, out = self.stop(number, *more)
+                    self.assertEqual(code, status, errors)
+                    self.assertIn("again: stop now", errors)
+                    summary = json.loads((out / "summary.json").read_text())
+                    self.assertEqual(summary["stopped_by"], name)
+                    self.assertEqual(summary["steps"],
+                                     metrics_of(out)[-1]["step"])
+                    self.assertEqual(self.eval_of(out)["params_hash"],
+                                     summary["params_hash"])
+
+    def test_a_run_stopped_is_the_beginning_of_the_whole(self):
+        _, errors, out = self.stop(
+            signal.SIGTERM, "-n", "2", "--set", "parallel.leaves=4")
+        stopped = json.loads((out / "summary.json").read_text())
+        _, whole = self.train("--set", "parallel.leaves=4",
+                              steps=stopped["steps"])
+        self.assertEqual(whole["params_hash"], stopped["params_hash"], errors)
+
+    def test_a_second_signal_stops_now(self):
+        out = self.new_out()
+        process = self.start(out)
+        try:
+            self.wait_for_steps(process, out)
+            # Both are there before the program goes on.
+            process.send_signal(signal.SIGSTOP)
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGCONT)
+            process.communicate(timeout=60)
+        finally:
+            process.kill()
+            process.wait()
+        self.assertIn(process.returncode, (-signal.SIGINT, -signal.SIGTERM))
+        self.assertFalse((out / "summary.json").exists())
+
+
+if __name__ == "__main__":
+    harness.main()

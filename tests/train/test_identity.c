@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "train/identity.h"
+
+#include "base/alloc.h"
+#include "support/check.h"
+#include <stdio.h>
+
+static cadre_train_config config_of_recipe(void)
+{
+    cadre_train_config config;
+    CHECK_OK(cadre_recipe_config("mlp-fashion", &config));
+    return config;
+}
+
+// A task with data that nobody reads.
+static uint64_t hash_on(
+    const cadre_train_config *config, int n_leaves, uint64_t content_hash)
+{
+    cadre_dataset data = {
+        .n_samples = 60000,
+        .sample_elements = 784,
+        .n_classes = 10,
+        .content_hash = content_hash,
+    };
+    cadre_task task = {.train = &data};
+    CHECK_OK(cadre_recipe_find(config->recipe, &task.recipe));
+    return cadre_identity_hash(config, &task, n_leaves);
+}
+
+static uint64_t hash_of(const cadre_train_config *config, int n_leaves)
+{
+    return hash_on(config, n_leaves, 1);
+}
+
+static void what_may_change_freely_is_not_in_it(void **state)
+{
+    (void)state;
+    cadre_train_config c = config_of_recipe();
+    uint64_t hash = hash_of(&c, 8);
+    c.threads = 7;
+    c.fold = 4;
+    c.bucket_mb = 0.05;
+    c.timeout_ms = 1;
+    c.steps = 12;
+    c.log_every = 3;
+    c.eval_every = 9;
+    snprintf(c.transport, sizeof(c.transport), "tcp");
+    snprintf(c.out, sizeof(c.out), "elsewhere");
+    snprintf(c.data_path, sizeof(c.data_path), "a copy");
+    assert_true(hash_of(&c, 8) == hash);
+}
+
+static void what_may_change_bits_is_in_it(void **state)
+{
+    (void)state;
+    const cadre_train_config plain = config_of_recipe();
+    uint64_t hash = hash_of(&plain, 8);
+    assert_true(hash_of(&plain, 7) != hash);
+    assert_true(hash_on(&plain, 8, 2) != hash);
+
+    cadre_train_config c[11];
+    for (int i = 0; i < 11; i++) {
+        c[i] = plain;
+    }
+    c[0].seed = 2;
+    c[1].global_batch = 127;
+    c[2].micro_batch = 4;
+    c[3].data_drop_last = true;
+    c[4].optimizer = CADRE_SGD;
+    c[5].lr = 0.0011;
+    c[6].weight_decay = 0;
+    c[7].beta1 = 0.8;
+    c[8].eps = 1e-7;
+    c[9].clip = 1;
+    c[10].warmup_steps = 1;
+    for (int i = 0; i < 11; i++) {
+        assert_true(hash_of(&c[i], 8) != hash);
+    }
+}
+
+static void a_pass_of_the_largest_leaf_is_the_whole_leaf(void **state)
+{
+    (void)state;
+    cadre_train_config c = config_of_recipe();
+    c.global_batch = 63; // leaves of 7 and 8
+    uint64_t hash = hash_of(&c, 8);
+    c.micro_batch = 8;
+    assert_true(hash_of(&c, 8) == hash);
+    c.micro_batch = 7;
+    assert_true(hash_of(&c, 8) != hash);
+}
+
+static void the_command_says_what_differs_from_the_recipe(void **state)
+{
+    (void)state;
+    cadre_train_config c = config_of_recipe();
+    char *command = cadre_identity_command(&c, 8, 300);
+    assert_string_equal(command,
+        "cadre train mlp-fashion -n 1 --steps 300 --set parallel.leaves=8");
+    cadre_free(command);
+
+    c.optimizer = CADRE_SGD;
+    c.lr = 0.1;
+    c.momentum = 0.9;
+    c.global_batch = 63;
+    snprintf(c.data_path, sizeof(c.data_path), "/it's here");
+    command = cadre_identity_command(&c, 1, 5);
+    assert_string_equal(command,
+        "cadre train mlp-fashion -n 1 --steps 5 --set parallel.leaves=1 "
+        "--set train.global_batch=63 --set optim.name=sgd --set optim.lr=0.1 "
+        "--set optim.momentum=0.9 --set data.path='/it'\\''s here'");
+    cadre_free(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_may_change_freely_is_not_in_it),
+        cmocka_unit_test(what_may_change_bits_is_in_it),
+        cmocka_unit_test(a_pass_of_the_largest_leaf_is_the_whole_leaf),
+        cmocka_unit_test(the_command_says_what_differs_from_the_recipe),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// cadre_train() as a library call, with ranks that are threads, on data made
+// here.
+
+#include "cadre/train.h"
+
+#include "base/alloc.h"
+#include "base/random.h"
+#include "cadre/launch.h"
+#include "support/check.h"
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { N_TRAIN = 300, N_TEST = 130, PIXELS = 784 };
+
+static char folder[] = "/tmp/cadre-train-XXXXXX";
+
+static void write_file(const char *name, const void *data, size_t nbytes)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    FILE *stream = fopen(path, "wb");
+    assert_non_null(stream);
+    assert_int_equal(fwrite(data, 1, nbytes, stream), nbytes);
+    assert_int_equal(fclose(stream), 0);
+}
+
+static void make_split(const char *name, uint8_t n_high, uint8_t n_low)
+{
+    enum { LABEL_HEAD = 8, IMAGE_HEAD = 16, MOST = N_TRAIN };
+    static uint8_t labels[LABEL_HEAD + MOST];
+    static uint8_t images[IMAGE_HEAD + MOST * PIXELS];
+    const uint8_t label_head[] = {0, 0, 8, 1, 0, 0, n_high, n_low};
+    const uint8_t image_head[] = {
+        0, 0, 8, 3, 0, 0, n_high, n_low, 0, 0, 0, 28, 0, 0, 0, 28};
+    memcpy(labels, label_head, LABEL_HEAD);
+    memcpy(images, image_head, IMAGE_HEAD);
+    size_t n = (size_t)n_high * 256 + n_low;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t words[4];
+        cadre_random_words(1, CADRE_STREAM_ORDER, n_low, i, words);
+        labels[LABEL_HEAD + i] = (uint8_t)(words[0] % 10);
+        for (size_t p = 0; p < PIXELS; p++) {
+            cadre_random_words(2, CADRE_STREAM_ORDER, (uint32_t)i, p, words);
+            images[IMAGE_HEAD + i * PIXELS + p] =
+                (uint8_t)(words[0] % 64 +
+                          (p % 10 == labels[LABEL_HEAD + i] ? 150 : 0));
+        }
+    }
+    char file[64];
+    snprintf(file, sizeof(file), "%s-labels-idx1-ubyte", name);
+    write_file(file, labels, LABEL_HEAD + n);
+    snprintf(file, sizeof(file), "%s-images-idx3-ubyte", name);
+    write_file(file, images, IMAGE_HEAD + n * PIXELS);
+}
+
+static int make_data(void **state)
+{
+    (void)state;
+    if (mkdtemp(folder) == NULL) {
+        return -1;
+    }
+    make_split("train", N_TRAIN / 256, N_TRAIN % 256);
+    make_split("t10k", 0, N_TEST);
+    return 0;
+}
+
+static int remove_data(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"train-labels-idx1-ubyte",
+        "train-images-idx3-ubyte", "t10k-labels-idx1-ubyte",
+        "t10k-images-idx3-ubyte"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char path[256];
+        snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        unlink(path);
+    }
+    return rmdir(folder);
+}
+
+static cadre_train_config small_config(void)
+{
+    cadre_train_config c;
+    CHECK_OK(cadre_recipe_config("mlp-fashion", &c));
+    snprintf(c.data_path, sizeof(c.data_path), "%s", folder);
+    c.steps = 5;
+    c.global_batch = 50;
+    c.leaves = 5;
+    return c;
+}
+
+typedef struct job {
+    cadre_train_config config;
+    cadre_train_hooks hooks;
+    atomic_int n_done;
+    cadre_train_summary summary; // of rank 0, which has no text to release
+} job;
+
+static cadre_status train_rank(cadre_group *world, void *ctx)
+{
+    job *j = ctx;
+    cadre_train_summary summary;
+    cadre_status status = cadre_train(world, &j->config, &j->hooks, &summary);
+    if (status != CADRE_OK) {
+        return status;
+    }
+    atomic_fetch_add(&j->n_done, 1);
+    if (cadre_rank(world) == 0) {
+        j->summary = summary;
+        j->summary.json = NULL;
+    }
+    cadre_train_summary_release(&summary);
+    return CADRE_OK;
+}
+
+static cadre_train_summary train_on(int n_ranks, job *j)
+{
+    CHECK_OK(cadre_launch_threads(n_ranks, NULL, train_rank, j, NULL));
+    assert_int_equal(atomic_load(&j->n_done), n_ranks);
+    return j->summary;
+}
+
+static void ranks_and_threads_do_not_show_in_the_bits(void **state)
+{
+    (void)state;
+    job alone = {.config = small_config()};
+    cadre_train_summary wanted = train_on(1, &alone);
+    assert_int_equal(wanted.steps, 5);
+    assert_true(wanted.replicas_equal);
+    static const struct {
+        int ranks;
+        int threads;
+    } cases[] = {{1, 3}, {2, 1}, {3, 2}, {5, 1}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        job j = {.config = small_config()};
+        j.config.threads = cases[i].threads;
+        cadre_train_summary found = train_on(cases[i].ranks, &j);
+        assert_true(found.params_hash == wanted.params_hash);
+        assert_true(found.loss == wanted.loss);
+        assert_true(found.eval_loss == wanted.eval_loss);
+        assert_true(found.eval_accuracy == wanted.eval_accuracy);
+    }
+}
+
+static void short_batches_and_small_passes_neither(void **state)
+{
+    (void)state;
+    job alone = {.config = small_config()};
+    alone.config.global_batch = 63; // 300 = 4 * 63 + 48
+    alone.config.micro_batch = 5;
+    alone.config.leaves = 8;
+    alone.config.steps = 0;
+    alone.config.epochs = 1;
+    cadre_train_summary wanted = train_on(1, &alone);
+    assert_int_equal(wanted.steps, 5);
+    job j = {.config = alone.config};
+    j.config.threads = 2;
+    assert_true(train_on(3, &j).params_hash == wanted.params_hash);
+
+    // More leaves than samples: some are empty.
+    job few = {.config = alone.config};
+    few.config.global_batch = 3;
+    few.config.steps = 4;
+    wanted = train_on(1, &few);
+    job others = {.config = few.config};
+    assert_true(train_on(4, &others).params_hash == wanted.params_hash);
+}
+
+typedef struct watcher {
+    int64_t stop_at; // step; 0: never
+    int64_t step;
+    int64_t n_evaluations;
+    double last_loss;
+} watcher;
+
+static void watch(const cadre_train_progress *progress, void *ctx)
+{
+    watcher *w = ctx;
+    if (progress->evaluated) {
+        w->n_evaluations++;
+        return;
+    }
+    assert_int_equal(progress->step, w->step + 1);
+    w->step = progress->step;
+    w->last_loss = progress->loss;
+}
+
+static int ask_to_stop(void *ctx)
+{
+    const watcher *w = ctx;
+    return w->stop_at > 0 && w->step + 1 >= w->stop_at ? SIGTERM : 0;
+}
+
+static void progress_is_told_step_by_step(void **state)
+{
+    (void)state;
+    watcher w = {0};
+    job j = {.config = small_config(), .hooks = {&w, watch, ask_to_stop}};
+    j.config.eval_every = 2;
+    cadre_train_summary summary = train_on(1, &j);
+    assert_int_equal(w.step, 5);
+    assert_int_equal(w.n_evaluations, 3); // after 2, 4 and 5
+    assert_int_equal(summary.stopped_by, 0);
+}
+
+static void a_stop_is_after_the_step_in_which_it_is_asked_for(void **state)
+{
+    (void)state;
+    watcher w = {.stop_at = 4};
+    job j = {.config = small_config(), .hooks = {&w, watch, ask_to_stop}};
+    cadre_train_summary stopped = train_on(1, &j);
+    assert_int_equal(stopped.steps, 4);
+    assert_int_equal(stopped.stopped_by, SIGTERM);
+    assert_int_equal(w.n_evaluations, 0);
+
+    job whole = {.config = small_config()};
+    whole.config.steps = 4;
+    assert_true(train_on(2, &whole).params_hash == stopped.params_hash);
+}
+
+// Rank 1 alone is asked to stop; all must.
+static cadre_status train_or_stop(cadre_group *world, void *ctx)
+{
+    job mine = {.config = ((job *)ctx)->config};
+    watcher w = {.stop_at = 1};
+    if (cadre_rank(world) == 1) {
+        mine.hooks = (cadre_train_hooks){&w, NULL, ask_to_stop};
+    }
+    cadre_status status = train_rank(world, &mine);
+    if (cadre_rank(world) == 0) {
+        ((job *)ctx)->summary = mine.summary;
+    }
+    return status;
+}
+
+static void one_rank_that_is_asked_stops_all(void **state)
+{
+    (void)state;
+    job j = {.config = small_config()};
+    CHECK_OK(cadre_launch_threads(3, NULL, train_or_stop, &j, NULL));
+    assert_int_equal(j.summary.steps, 1);
+    assert_int_equal(j.summary.stopped_by, SIGTERM);
+}
+
+static void a_configuration_that_makes_no_sense_is_refused(void **state)
+{
+    (void)state;
+    cadre_train_config c = small_config();
+    CHECK_OK(cadre_train_check(&c, 5));
+    CHECK_FAILS(cadre_train_check(&c, 6), CADRE_ERR_INVALID_ARG,
+        "6 ranks but 5 leaves");
+    c.global_batch = N_TRAIN + 1;
+    CHECK_FAILS(cadre_train_check(&c, 1), CADRE_ERR_INVALID_ARG,
+        "train.global_batch is 301");
+    c.global_batch = 0;
+    CHECK_FAILS(cadre_train_check(&c, 1), CADRE_ERR_INVALID_ARG,
+        "train.global_batch is 0");
+    c = small_config();
+    c.steps = 0;
+    c.epochs = 0;
+    CHECK_FAILS(
+        cadre_train_check(&c, 1), CADRE_ERR_INVALID_ARG, "nothing to do");
+    c = small_config();
+    c.threads_per_leaf = 2;
+    CHECK_FAILS(
+        cadre_train_check(&c, 1), CADRE_ERR_UNSUPPORTED, "not built yet");
+    c = small_config();
+    snprintf(c.recipe, sizeof(c.recipe), "no-such");
+    CHECK_FAILS(cadre_train_check(&c, 1), CADRE_ERR_NOT_FOUND, "mlp-fashion");
+    c = small_config();
+    snprintf(c.data_path, sizeof(c.data_path), "%s/none", folder);
+    CHECK_FAILS(cadre_train_check(&c, 1), CADRE_ERR_NOT_FOUND, "t10k");
+}
+
+static void no_memory_anywhere_is_an_error_and_no_leak(void **state)
+{
+    (void)state;
+    cadre_status status = CADRE_ERR_NO_MEMORY;
+    for (int64_t n = 0; status != CADRE_OK; n++) {
+        job j = {.config = small_config()};
+        j.config.steps = 1;
+        j.config.threads = 2;
+        cadre_alloc_fail_after(n);
+        status = cadre_launch_threads(1, NULL, train_rank, &j, NULL);
+        cadre_alloc_fail_after(-1);
+        if (status != CADRE_OK) {
+            assert_int_equal(status, CADRE_ERR_NO_MEMORY);
+        }
+        assert_true(n < 10000);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_and_threads_do_not_show_in_the_bits),
+        cmocka_unit_test(short_batches_and_small_passes_neither),
+        cmocka_unit_test(progress_is_told_step_by_step),
+        cmocka_unit_test(a_stop_is_after_the_step_in_which_it_is_asked_for),
+        cmocka_unit_test(one_rank_that_is_asked_stops_all),
+        cmocka_unit_test(a_configuration_that_makes_no_sense_is_refused),
+        cmocka_unit_test(no_memory_anywhere_is_an_error_and_no_leak),
+    };
+    return cmocka_run_group_tests(tests, make_data, remove_data);
+}

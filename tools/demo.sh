@@ -1,0 +1,50 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# What `make demo` shows: two ranks train a network on real data, and any number
+# of ranks ends in the same bits.
+#
+#     tools/demo.sh [CADRE]
+#
+# Leaves the run in runs/demo, in place of the one before.
+set -eu
+cd "$(dirname "$0")/.."
+cadre=${1:-build/release/bin/cadre}
+run=runs/demo
+
+# The value of a field of a run's summary.json.
+field() {
+    sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" \
+        "$1/summary.json"
+}
+
+echo "Two ranks train mlp-fashion on Fashion-MNIST:"
+rm -rf "$run"
+"$cadre" train mlp-fashion -n 2 --threads 1 --out "$run"
+
+echo
+echo "The first 20 steps, with one rank and with two:"
+short=$(mktemp -d)
+trap 'rm -rf "$short"' EXIT
+for n in 1 2; do
+    "$cadre" train mlp-fashion -n $n --threads 1 --steps 20 --quiet \
+        --set parallel.leaves=2 --out "$short/$n" >/dev/null
+    echo "  -n $n: params_hash $(field "$short/$n" params_hash)"
+done
+if [ "$(field "$short/1" params_hash)" != "$(field "$short/2" params_hash)" ]
+then
+    echo "demo: the hashes differ: the ranks did not compute the same" >&2
+    exit 1
+fi
+echo "  They are equal: the same bits, however many ranks."
+
+accuracy=$(field "$run" accuracy)
+echo
+echo "Test accuracy $accuracy, $(field "$run" wall_seconds) seconds with" \
+    "$(field "$run" world_size) ranks, params_hash $(field "$run" params_hash)"
+echo "Look at $run/summary.json and $run/metrics.jsonl; try:"
+echo "  $cadre eval $run"
+if ! awk "BEGIN { exit !($accuracy >= 0.87) }"; then
+    echo "demo: the accuracy is below 0.87" >&2
+    exit 1
+fi
