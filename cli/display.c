@@ -5,9 +5,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { REDRAW_MS = 250, BAR_CELLS = 16 };
+enum { REDRAW_MS = 250, BAR_CELLS = 30, LINE_BYTES = 256 };
 
 static int64_t now_ms(void)
 {
@@ -24,11 +26,13 @@ static void take_speed(display *d, const cadre_train_progress *p)
     if (d->n_seen <= 2) {
         d->mean_ms = p->step_ms;
         d->mean_rate = p->samples_per_second;
+        d->mean_exposed = p->exposed_fraction;
         return;
     }
     double share = 1.0 / (double)(d->n_seen - 1 < 20 ? d->n_seen - 1 : 20);
     d->mean_ms += share * (p->step_ms - d->mean_ms);
     d->mean_rate += share * (p->samples_per_second - d->mean_rate);
+    d->mean_exposed += share * (p->exposed_fraction - d->mean_exposed);
 }
 
 enum { TIME_BYTES = 32 };
@@ -46,20 +50,39 @@ static void remaining_time(
         s / 3600, s / 60 % 60, s % 60);
 }
 
+static size_t terminal_columns(void)
+{
+    struct winsize size;
+    bool known =
+        ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    return known && size.ws_col < LINE_BYTES ? size.ws_col : 80;
+}
+
+// The bar gets the columns that the rest leaves, so that the line never wraps.
 static void draw(display *d, const cadre_train_progress *p)
 {
-    char bar[BAR_CELLS + 1];
     char left[TIME_BYTES];
-    size_t full = (size_t)(BAR_CELLS * p->step / p->n_steps);
-    memset(bar, '.', BAR_CELLS);
-    memset(bar, '#', full);
-    bar[BAR_CELLS] = '\0';
+    char rest[LINE_BYTES];
+    char line[2 * LINE_BYTES];
     remaining_time(d, p, left);
-    fprintf(stderr,
-        "\r%" PRId64 "/%" PRId64 " %s loss %.4f lr %.1e |g| %.2f %.0f/s "
-        "exposed %.0f%% ETA %s\033[K",
-        p->step, p->n_steps, bar, p->loss, p->lr, p->grad_norm, d->mean_rate,
-        p->exposed_fraction * 100, left);
+    snprintf(rest, sizeof(rest),
+        "loss %.4f lr %.1e |g| %.2f %.0f/s exposed %.0f%% ETA %s", p->loss,
+        p->lr, p->grad_norm, d->mean_rate, d->mean_exposed * 100, left);
+    int used = snprintf(
+        line, LINE_BYTES, "%" PRId64 "/%" PRId64 " ", p->step, p->n_steps);
+
+    size_t columns = terminal_columns() - 1;
+    size_t taken = (size_t)used + strlen(rest) + 1;
+    size_t cells = columns > taken ? columns - taken : 0;
+    cells = cells < BAR_CELLS ? cells : BAR_CELLS;
+    size_t full =
+        (size_t)((double)cells * (double)p->step / (double)p->n_steps);
+    char *at = line + used;
+    memset(at, '.', cells);
+    memset(at, '#', full);
+    at += cells;
+    snprintf(at, sizeof(line) - (size_t)(at - line), " %s", rest);
+    fprintf(stderr, "\r%.*s\033[K", (int)columns, line);
     fflush(stderr);
     d->line_open = true;
 }
@@ -72,7 +95,7 @@ static void print_line(const display *d, const cadre_train_progress *p)
         "step %" PRId64 "/%" PRId64 " | loss %.6f | norm %.4f | lr %.2e | "
         "%.2f ms | %.0f samples/s | exposed %.1f%% | eta %s\n",
         p->step, p->n_steps, p->loss, p->grad_norm, p->lr, d->mean_ms,
-        d->mean_rate, p->exposed_fraction * 100, left);
+        d->mean_rate, d->mean_exposed * 100, left);
 }
 
 static void print_evaluation(display *d, const cadre_train_progress *p)

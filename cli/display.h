@@ -13,11 +13,13 @@ typedef struct display {
     bool terminal; // standard error is one
     int64_t log_every;
 
-    int64_t n_seen;   // steps
-    double mean_ms;   // per step, fading
-    double mean_rate; // samples per second, fading
-    int64_t drawn_ms; // when the line was last drawn
-    bool line_open;   // the cursor stands behind it
+    int64_t n_seen; // steps
+    // Fading means.
+    double mean_ms;      // per step
+    double mean_rate;    // samples per second
+    double mean_exposed; // fraction of a step
+    int64_t drawn_ms;    // when the line was last drawn
+    bool line_open;      // the cursor stands behind it
 } display;
 
 /** A cadre_train_hooks.progress; ctx is the display. */

@@ -29,12 +29,13 @@ static void help(const option *options, int n_options)
            "passes on the\nexit status of the first that fails "
            "(128 + signal if one killed it).\n\n");
     options_help(options, n_options);
-    printf("\nEach rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, "
-           "MASTER_ADDR,\nMASTER_PORT and OMP_NUM_THREADS in its environment, "
-           "and CADRE_RANK, CADRE_WORLD_SIZE,\nCADRE_LOCAL_RANK, "
-           "CADRE_LOCAL_WORLD_SIZE and CADRE_STORE.\n\n"
-           "For example:\n"
-           "  cadre run -n 2 --tag ./my_program --epochs 3\n");
+    printf(
+        "\nEach rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, "
+        "MASTER_ADDR,\nMASTER_PORT and OMP_NUM_THREADS in its environment, and "
+        "CADRE_RANK,\nCADRE_WORLD_SIZE, CADRE_LOCAL_RANK, "
+        "CADRE_LOCAL_WORLD_SIZE and CADRE_STORE.\n\n"
+        "For example:\n"
+        "  cadre run -n 2 --tag ./my_program --epochs 3\n");
 }
 
 // How the first failing rank ended, and the last it said.

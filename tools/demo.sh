@@ -40,9 +40,9 @@ echo "  They are equal: the same bits, however many ranks."
 
 accuracy=$(field "$run" accuracy)
 echo
-echo "Test accuracy $accuracy, $(field "$run" wall_seconds) seconds with" \
-    "$(field "$run" world_size) ranks, params_hash $(field "$run" params_hash)"
-echo "Look at $run/summary.json and $run/metrics.jsonl; try:"
+printf 'Test accuracy %.4f after %.0f seconds; params_hash %s\n' "$accuracy" \
+    "$(field "$run" wall_seconds)" "$(field "$run" params_hash)"
+echo "Look at $run/summary.json and $run/metrics.jsonl, and try"
 echo "  $cadre eval $run"
 if ! awk "BEGIN { exit !($accuracy >= 0.87) }"; then
     echo "demo: the accuracy is below 0.87" >&2

@@ -114,7 +114,10 @@ typedef struct cadre_step_report {
 CADRE_API CADRE_MUST_CHECK cadre_status cadre_engine_create(cadre_model *model,
     const cadre_engine_options *options, cadre_engine **out);
 
-/** NULL is allowed.  Before its model. */
+/**
+ * NULL is allowed.  Before its model.  With a step open, the group ends: other
+ * ranks would wait for this one.
+ */
 CADRE_API void cadre_engine_destroy(cadre_engine *engine);
 
 /**

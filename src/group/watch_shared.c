@@ -55,7 +55,7 @@ cadre_status cadre_shared_verdict_create(
 {
     CADRE_ASSERT(world_size > 0);
     cadre_shared_verdict *verdict = cadre_alloc_flex(
-        sizeof(*verdict), (size_t)world_size, sizeof(verdict->transports[0]));
+        sizeof(*verdict), (size_t)world_size, sizeof(cadre_transport *));
     if (verdict == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }

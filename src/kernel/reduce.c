@@ -7,20 +7,38 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// Integers are added as unsigned, where wrapping is defined.
-#define SUM_INTO(name, type)                                           \
-    CADRE_VECTOR static void name(                                     \
-        type *restrict left, const type *restrict right, size_t count) \
-    {                                                                  \
-        for (size_t i = 0; i < count; i++) {                           \
-            left[i] = (type)(left[i] + right[i]);                      \
-        }                                                              \
+CADRE_VECTOR static void sum_f32(
+    float *restrict left, const float *restrict right, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        left[i] = left[i] + right[i];
     }
+}
 
-SUM_INTO(sum_f32, float)
-SUM_INTO(sum_f64, double)
-SUM_INTO(sum_i64, uint64_t)
-SUM_INTO(sum_u8, uint8_t)
+CADRE_VECTOR static void sum_f64(
+    double *restrict left, const double *restrict right, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        left[i] = left[i] + right[i];
+    }
+}
+
+// As unsigned, where wrapping is defined.
+CADRE_VECTOR static void sum_i64(
+    uint64_t *restrict left, const uint64_t *restrict right, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        left[i] = left[i] + right[i];
+    }
+}
+
+CADRE_VECTOR static void sum_u8(
+    uint8_t *restrict left, const uint8_t *restrict right, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        left[i] = (uint8_t)(left[i] + right[i]);
+    }
+}
 
 void cadre_reduce_sum(
     cadre_dtype dtype, void *left, const void *right, size_t count)

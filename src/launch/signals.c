@@ -71,13 +71,18 @@ static void restore(void)
     }
 }
 
-void cadre_signals_restore_in_child(void)
+void cadre_signals_restore_in_child(const sigset_t *mask)
 {
-    restore();
     // A shell makes what it starts in the background deaf to SIGINT, meaning
-    // that of the terminal.  A rank gets only what the launcher passes on.
+    // that of the terminal, and a thread may have blocked what others take.  A
+    // rank gets only what the launcher passes on, and is to hear that.
+    sigset_t hearing = *mask;
+    restore();
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
+    sigdelset(&hearing, SIGINT);
+    sigdelset(&hearing, SIGTERM);
+    sigprocmask(SIG_SETMASK, &hearing, NULL);
 }
 
 void cadre_signals_release(void)

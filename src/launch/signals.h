@@ -8,6 +8,7 @@
 #define CADRE_LAUNCH_SIGNALS_H
 
 #include "cadre/status.h"
+#include <signal.h>
 
 /**
  * Catches SIGCHLD, SIGINT and SIGTERM and ignores SIGPIPE.
@@ -24,10 +25,11 @@ int cadre_signals_fd(void);
 int cadre_signals_next(void);
 
 /**
- * In a new process, before it runs its program: as it was before, but that
- * SIGINT and SIGTERM, which the launcher passes on, are not ignored.
+ * In a new process, before it runs its program: as it was before, with the
+ * signals of mask blocked, but that SIGINT and SIGTERM, which the launcher
+ * passes on, are neither ignored nor blocked.
  */
-void cadre_signals_restore_in_child(void);
+void cadre_signals_restore_in_child(const sigset_t *mask);
 
 /** As it was before. */
 void cadre_signals_release(void);

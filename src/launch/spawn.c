@@ -44,8 +44,7 @@ static _Noreturn void become(const cadre_spawn_options *o, pid_t parent,
         if (nothing > STDERR_FILENO) {
             close(nothing);
         }
-        cadre_signals_restore_in_child();
-        sigprocmask(SIG_SETMASK, mask, NULL);
+        cadre_signals_restore_in_child(mask);
         execvpe(o->argv[0], as_vector(o->argv), o->environment);
     }
     int error = errno;

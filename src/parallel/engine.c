@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "parallel/compare.h"
-#include <math.h>
+#include <stdio.h>
 
 enum {
     // As PyTorch's bucket_cap_mb: large enough that latency does not matter,
@@ -272,6 +272,13 @@ void cadre_engine_destroy(cadre_engine *engine)
 {
     if (engine == NULL) {
         return;
+    }
+    if (engine->open) {
+        char text[128];
+        snprintf(text, sizeof(text), "rank %d left step %lld unfinished",
+            cadre_rank(engine->group), (long long)engine->step);
+        // The status is of no use here: whoever destroys knows of a failure.
+        (void)cadre_group_fail(engine->group, CADRE_ERR_ABORTED, text);
     }
     if (engine->fold != NULL) {
         cadre_fold_abandon(engine->fold);

@@ -118,19 +118,20 @@ static size_list list_sizes(const run *r, int n_leaves)
     return list;
 }
 
-// What the number of leaves costs on this number of ranks.
-static void log_dealing(const run *r, const cadre_dealing *d)
+// What is run, and what the number of leaves costs on this number of ranks.
+static void log_plan(const run *r, const cadre_dealing *d)
 {
     int n_rounds = cadre_dealing_rounds(d);
     int slots = cadre_dealing_rank_leaves(d, 0) * d->world_size;
     cadre_log(CADRE_LOG_INFO, "train",
-        "%d leaves on %d ranks in blocks of %d: %d %s per step, %d%% idle",
-        d->n_leaves, d->world_size, d->block, n_rounds,
+        "%" PRId64 " steps of %" PRId64 " samples on %d ranks x %d threads",
+        r->n_steps, r->config->global_batch, d->world_size, r->config->threads);
+    cadre_log(CADRE_LOG_INFO, "train",
+        "%d leaves in blocks of %d: %d %s per step, %d%% of the ranks' time "
+        "without one",
+        d->n_leaves, d->block, n_rounds,
         n_rounds == 1 ? "reduction" : "reductions",
         (slots - d->n_leaves) * 100 / slots);
-    cadre_log(CADRE_LOG_INFO, "train",
-        "%" PRId64 " steps of %" PRId64 " samples, %d threads on this rank",
-        r->n_steps, r->config->global_batch, r->config->threads);
 }
 
 static cadre_status create_loader(run *r)
@@ -142,7 +143,7 @@ static cadre_status create_loader(run *r)
         .world_size = cadre_world_size(r->world),
     };
     if (cadre_rank(r->world) == 0) {
-        log_dealing(r, &dealing);
+        log_plan(r, &dealing);
     }
     const cadre_loader_options options = {
         .dataset = r->task.train,

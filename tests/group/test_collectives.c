@@ -391,7 +391,7 @@ static void chain_works(cadre_group *g, void *ctx)
 {
     enum { COUNT = 1000 };
     const matrix *m = ctx;
-    size_t counts[MAX_RANKS];
+    size_t counts[MAX_RANKS] = {0};
     cut(CUT_EVEN, COUNT, cadre_world_size(g), counts);
     size_t own = offset_of(counts, cadre_rank(g)) * sizeof(float);
     buffer sum = make_buffer(COUNT * sizeof(float));

@@ -210,13 +210,14 @@ static void waiting_ends_and_names_who_is_missing(void **state)
     (void)state;
     for (int link = 0; link < N_LINKS; link++) {
         scene s = {.act = wait_briefly, .odd = 1};
-        run_as_threads((rank_link)link, 3, 0, play, &s);
+        run_as_threads((rank_link)link, 2, 0, play, &s);
         assert_int_equal(s.outcomes[0].status, CADRE_ERR_TIMEOUT);
         assert_string_equal(s.outcomes[0].text,
             "allreduce #2 of 100000 f32: waited 30 ms for rank 1");
     }
+    // On a busy host ranks that are only slow are waited for as well.
     check_scene(3, 0, wait_briefly, CADRE_ERR_TIMEOUT,
-        "allreduce #2 of 100000 f32: waited 30 ms for rank ", "");
+        "allreduce #2 of 100000 f32: waited 30 ms for rank", "");
 }
 
 static cadre_status wait_for_the_groups_limit(cadre_group *g, int odd, float *m)
@@ -340,6 +341,41 @@ static void pending_works_end_with_the_group(void **state)
     }
 }
 
+// Two ranks that know nothing of each other's verdict, driven in turn: what a
+// broken group has posted is not there any more for the other.
+static void a_broken_group_lets_go_of_its_callers_memory(void **state)
+{
+    (void)state;
+    cadre_inproc_world *world = NULL;
+    cadre_shared_verdict *verdicts[2];
+    cadre_group *g[2];
+    float *memory[2];
+    cadre_work *works[2];
+    CHECK_OK(cadre_inproc_world_create(2, &world));
+    for (int r = 0; r < 2; r++) {
+        cadre_transport *transport = NULL;
+        cadre_watch *watch = NULL;
+        CHECK_OK(cadre_shared_verdict_create(2, &verdicts[r]));
+        CHECK_OK(cadre_inproc_open(world, r, &transport));
+        CHECK_OK(cadre_watch_start_shared(verdicts[r], r, transport, &watch));
+        CHECK_OK(cadre_group_create(r, 2, 0, transport, watch, &g[r]));
+        memory[r] = cadre_alloc_array(COUNT, sizeof(float));
+        CHECK_OK(cadre_allreduce(g[r], memory[r], memory[r], COUNT, CADRE_F32,
+            CADRE_SUM, &works[r]));
+    }
+    assert_int_equal(
+        cadre_group_fail(g[0], CADRE_ERR_ABORTED, "stop"), CADRE_ERR_ABORTED);
+    cadre_free(memory[0]);
+    CHECK_FAILS(cadre_work_wait(works[1], 0), CADRE_ERR_PEER_LOST,
+        "allreduce #1 of 100000 f32: rank 0 has left");
+    cadre_free(memory[1]);
+    for (int r = 0; r < 2; r++) {
+        cadre_group_release(g[r]);
+        cadre_shared_verdict_destroy(verdicts[r]);
+    }
+    cadre_inproc_world_destroy(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -355,6 +391,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_leaves_is_named),
         cmocka_unit_test(a_process_that_leaves_is_noticed),
         cmocka_unit_test(pending_works_end_with_the_group),
+        cmocka_unit_test(a_broken_group_lets_go_of_its_callers_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -251,6 +251,46 @@ static void exchanges_move_runs_and_count_bytes(void **state)
     }
 }
 
+// Posted at once: a gather of what an exchange before it brings.
+static void gather_what_came(cadre_group *g, void *ctx)
+{
+    (void)ctx;
+    enum { COUNT = 20000 };
+    int me = cadre_rank(g);
+    int64_t *all = cadre_alloc_array(2 * COUNT, sizeof(*all));
+    int64_t *mine = cadre_alloc_array(COUNT, sizeof(*mine));
+    int64_t *came = cadre_alloc_array(COUNT, sizeof(*came));
+    RANK_CHECK(all != NULL && mine != NULL && came != NULL);
+    for (int i = 0; i < COUNT; i++) {
+        mine[i] = 100 * me + i;
+    }
+    cadre_run out = {mine, COUNT * sizeof(*mine)};
+    cadre_run in = {came, COUNT * sizeof(*came)};
+    cadre_part send = {1 - me, &out, 1};
+    cadre_part receive = {1 - me, &in, 1};
+    cadre_call call = {.operation = CADRE_OP_FOLD, .root = -1};
+    const size_t counts[] = {COUNT, COUNT};
+    cadre_work *works[2];
+    RANK_OK(cadre_exchange(g, call, &send, 1, &receive, 1, &works[0]));
+    RANK_OK(cadre_allgather(g, came, all, counts, CADRE_I64, &works[1]));
+    RANK_OK(cadre_work_wait(works[1], 0));
+    RANK_OK(cadre_work_wait(works[0], 0));
+    for (int i = 0; i < COUNT; i++) {
+        RANK_CHECK(all[i] == 100 + i && all[COUNT + i] == i);
+    }
+    cadre_free(all);
+    cadre_free(mine);
+    cadre_free(came);
+}
+
+static void a_collective_waits_for_exchanges_before_it(void **state)
+{
+    (void)state;
+    for (int link = 0; link < N_LINKS; link++) {
+        run_as_threads((rank_link)link, 2, 0, gather_what_came, NULL);
+    }
+}
+
 static void exchange_otherwise(cadre_group *g, void *ctx)
 {
     (void)ctx;
@@ -322,6 +362,7 @@ int main(void)
         cmocka_unit_test(a_broken_group_of_one_stays_broken),
         cmocka_unit_test(creation_survives_lack_of_memory),
         cmocka_unit_test(exchanges_move_runs_and_count_bytes),
+        cmocka_unit_test(a_collective_waits_for_exchanges_before_it),
         cmocka_unit_test(payloads_of_other_sizes_are_told),
         cmocka_unit_test(nothing_is_allocated_after_the_first_step),
     };

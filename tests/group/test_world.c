@@ -62,7 +62,8 @@ static void be_rank(int rank, int port, act what, int result)
         o.status = what(g, rank);
     }
     snprintf(o.text, sizeof(o.text), "%s", cadre_error_text());
-    o.later = cadre_barrier(g, NULL);
+    // Others may have failed already while this rank was joining.
+    o.later = g == NULL ? o.status : cadre_barrier(g, NULL);
     bool written = write(result, &o, sizeof(o)) == (ssize_t)sizeof(o);
     cadre_finalize(g);
     _exit(written ? 0 : 1);

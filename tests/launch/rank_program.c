@@ -4,15 +4,15 @@
 // goes wrong, which it says on standard error before it exits with status 3.
 //
 //     rank_program [steps=N] [timeout=MS] [early=RANK] [status=RANK:STATUS]
-//                  [desync=RANK] [pause=MS] [marker=PATH]
+//                  [desync=RANK] [pause=MS] [pids=PATH]
 //
 // early: this rank finishes after half of the steps, as if all were done.
 // status: this rank exits with that status after half of the steps.
 // desync: this rank calls another collective after half of the steps.
-// marker: a file that rank 0 makes when the ranks are under way.
+// pids: when the ranks are under way, each writes its process number to the file
+// PATH.RANK.
 
 #include <cadre/group.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ typedef struct wishes {
     int failing;
     int failing_status;
     int disagreeing;
-    const char *marker;
+    const char *pids;
 } wishes;
 
 static const char *value_of(const char *argument, const char *name)
@@ -53,8 +53,8 @@ static void read_wish(const char *argument, wishes *w)
         w->early = (int)strtol(value, NULL, 10);
     } else if ((value = value_of(argument, "desync")) != NULL) {
         w->disagreeing = (int)strtol(value, NULL, 10);
-    } else if ((value = value_of(argument, "marker")) != NULL) {
-        w->marker = value;
+    } else if ((value = value_of(argument, "pids")) != NULL) {
+        w->pids = value;
     } else if ((value = value_of(argument, "status")) != NULL) {
         char *end;
         w->failing = (int)strtol(value, &end, 10);
@@ -75,6 +75,21 @@ static void rest(long ms)
 {
     struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
     nanosleep(&t, NULL);
+}
+
+// Aside and renamed, so that whoever sees the file sees the number.
+static void write_pid(const char *path, int rank)
+{
+    char aside[512];
+    char name[512];
+    snprintf(aside, sizeof(aside), "%s.%d.part", path, rank);
+    snprintf(name, sizeof(name), "%s.%d", path, rank);
+    FILE *file = fopen(aside, "w");
+    if (file != NULL) {
+        fprintf(file, "%d\n", (int)getpid());
+        fclose(file);
+        rename(aside, name);
+    }
 }
 
 // Status 0 to go on; the sums are checked, so that nobody mistakes silence for
@@ -99,8 +114,8 @@ static int step(cadre_group *world, const wishes *w, long i, float *data)
         fprintf(stderr, "rank %d got a wrong sum\n", rank);
         return EXIT_FAILURE;
     }
-    if (i == 1 && rank == 0 && w->marker != NULL) {
-        close(open(w->marker, O_WRONLY | O_CREAT, 0600));
+    if (i == 0 && w->pids != NULL) {
+        write_pid(w->pids, rank);
     }
     rest(w->pause_ms);
     return 0;

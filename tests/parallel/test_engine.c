@@ -487,12 +487,34 @@ static cadre_status forget_a_leaf(cadre_group *world, void *ctx)
     return status;
 }
 
+static cadre_status leave_a_step(cadre_group *world, void *ctx)
+{
+    job *j = ctx;
+    cadre_model *m;
+    cadre_engine *e;
+    RANK_OK(make_model(world, &m));
+    RANK_OK(cadre_engine_create(m, &j->options, &e));
+    cadre_status status = CADRE_OK;
+    if (cadre_rank(world) == 1) {
+        RANK_OK(cadre_step_begin(e));
+    } else {
+        status = run_step(j, m, e, 0, NULL);
+        RANK_CHECK(status == CADRE_ERR_ABORTED);
+        RANK_CHECK(strstr(cadre_error_text(), "rank 1 left step 1") != NULL);
+    }
+    cadre_engine_destroy(e);
+    cadre_model_destroy(m);
+    return status;
+}
+
 static void a_rank_that_misuses_a_step_ends_it_for_all(void **state)
 {
     (void)state;
     job j = plain_job(4);
     assert_int_not_equal(
         cadre_launch_threads(2, NULL, forget_a_leaf, &j, NULL), CADRE_OK);
+    assert_int_equal(cadre_launch_threads(2, NULL, leave_a_step, &j, NULL),
+        CADRE_ERR_ABORTED);
 }
 
 static void refuse_options(cadre_group *world)

@@ -402,6 +402,46 @@ static void abandoned_transfers_are_touched_by_nobody(void **state)
     for_each_link(check_abandon);
 }
 
+static void take_or_lose(void *ctx)
+{
+    // Ends with the first frame, or with the loss of its sender.
+    (void)cadre_transport_progress(ctx, cadre_deadline_in_ms(5000));
+}
+
+// Abandons a send while the other rank may be taking it; the memory is the
+// sender's again at once, so what arrives is all old bytes or nothing.
+static void abandoning_waits_for_a_copy_under_way(void **state)
+{
+    (void)state;
+    enum { NBYTES = 4 << 20, N_ROUNDS = 30, STEP_NS = 50000 };
+    char *from = cadre_alloc(NBYTES);
+    char *to = cadre_alloc(NBYTES);
+    cadre_run out = {from, NBYTES};
+    cadre_run in = {to, NBYTES};
+    for (int round = 0; round < N_ROUNDS; round++) {
+        world w = open_all(LINK_INPROC, 2);
+        cadre_thread thread = {0};
+        cadre_transfer send = one_run(&out);
+        cadre_transfer receive = one_run(&in);
+        memset(from, 'a', NBYTES);
+        CHECK_OK(cadre_transport_receive(w.ranks[1], 0, &receive));
+        CHECK_OK(
+            cadre_thread_start(&thread, "taker", take_or_lose, w.ranks[1]));
+        CHECK_OK(cadre_transport_send(w.ranks[0], 1, &send));
+        cadre_deadline moment = cadre_now_ns() + (int64_t)round * STEP_NS;
+        while (cadre_now_ns() < moment) {
+        }
+        cadre_transport_abandon(w.ranks[0]);
+        memset(from, 'b', NBYTES);
+        cadre_transport_wake(w.ranks[1]);
+        cadre_thread_join(&thread);
+        assert_true(!receive.done || memchr(to, 'b', NBYTES) == NULL);
+        close_all(&w);
+    }
+    cadre_free(from);
+    cadre_free(to);
+}
+
 static void check_memory(rank_link link)
 {
     for (int n = 0; n < 10; n++) {
@@ -457,6 +497,7 @@ int main(void)
         cmocka_unit_test(a_deadline_is_no_error),
         cmocka_unit_test(a_sleeping_rank_can_be_woken),
         cmocka_unit_test(abandoned_transfers_are_touched_by_nobody),
+        cmocka_unit_test(abandoning_waits_for_a_copy_under_way),
         cmocka_unit_test(opening_survives_lack_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
