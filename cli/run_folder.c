@@ -89,6 +89,17 @@ static bool write_config(const cadre_train_config *config, const char *path)
     return false;
 }
 
+// What could not be done, and the reason in errno.
+static bool explain(
+    const char *what, const char *path, char problem[RUN_FOLDER_PROBLEM_BYTES])
+{
+    char reason[128] = "";
+    (void)strerror_r(errno, reason, sizeof(reason));
+    snprintf(problem, RUN_FOLDER_PROBLEM_BYTES, "cannot %s '%s': %s", what,
+        path, reason);
+    return false;
+}
+
 bool run_folder_prepare(
     const cadre_train_config *config, char problem[RUN_FOLDER_PROBLEM_BYTES])
 {
@@ -98,14 +109,7 @@ bool run_folder_prepare(
         return false;
     }
     if (!make_folders(config->out)) {
-        snprintf(problem, RUN_FOLDER_PROBLEM_BYTES,
-            "cannot make the folder '%s': %s", config->out, strerror(errno));
-        return false;
+        return explain("make the folder", config->out, problem);
     }
-    if (!write_config(config, path)) {
-        snprintf(problem, RUN_FOLDER_PROBLEM_BYTES, "cannot write '%s': %s",
-            path, strerror(errno));
-        return false;
-    }
-    return true;
+    return write_config(config, path) || explain("write", path, problem);
 }

@@ -45,6 +45,12 @@ static bool refuse(reader *r, size_t line, const char *format, ...)
     vsnprintf(r->problem + used, YAML_PROBLEM_BYTES - (size_t)used, format,
         arguments);
     va_end(arguments);
+    // Words of the file are shown, but no commands to the terminal in them.
+    for (char *at = r->problem; *at != '\0'; at++) {
+        if (*at > 0 && *at < ' ') {
+            *at = '?';
+        }
+    }
     return false;
 }
 
@@ -199,8 +205,10 @@ yaml_outcome yaml_read(const char *path, cadre_train_config *config,
     FILE *stream = fopen(path, "re");
     if (stream == NULL) {
         int error = errno;
-        snprintf(problem, YAML_PROBLEM_BYTES, "cannot read '%s': %s", path,
-            strerror(error));
+        char reason[128] = "";
+        (void)strerror_r(error, reason, sizeof(reason));
+        snprintf(
+            problem, YAML_PROBLEM_BYTES, "cannot read '%s': %s", path, reason);
         return error == ENOENT || error == ENOTDIR ? YAML_MISSING
                                                    : YAML_REFUSED;
     }

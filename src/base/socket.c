@@ -7,6 +7,7 @@
 #include "base/socket.h"
 
 #include "base/fail.h"
+#include "base/number.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -16,7 +17,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HOST_BYTES = 256, BACKLOG = 4096, FLAGS = SOCK_CLOEXEC | SOCK_NONBLOCK };
+enum {
+    HOST_BYTES = 256,
+    HIGHEST_PORT = 65535,
+    BACKLOG = 4096,
+    FLAGS = SOCK_CLOEXEC | SOCK_NONBLOCK,
+};
 
 // Splits at the last colon, and takes the brackets off.
 static bool split(const char *text, char host[HOST_BYTES], const char **port)
@@ -44,7 +50,9 @@ static int look_up(
 {
     char host[HOST_BYTES];
     const char *port;
-    if (!split(text, host, &port)) {
+    int64_t number;
+    if (!split(text, host, &port) ||
+        !cadre_parse_int(port, 0, HIGHEST_PORT, &number)) {
         return EAI_NONAME;
     }
     struct addrinfo hints = {

@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -18,15 +19,26 @@ static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGPIPE};
 enum { N_SIGNALS = sizeof(numbers) / sizeof(numbers[0]) };
 
 static atomic_flag busy = ATOMIC_FLAG_INIT;
-static int ends[2]; // of the pipe: written by the handler, read by the launch
 static struct sigaction before[N_SIGNALS];
+
+// The pipe that handlers write to and the launch reads.  A handler may run in
+// any thread, so the end it writes to is closed only when no handler, having
+// counted itself, can still hold it.
+static int read_end;
+static atomic_int write_end = -1;
+static atomic_int n_writing;
 
 static void note(int number)
 {
     int kept = errno;
     unsigned char byte = (unsigned char)number;
-    // A pipe that is full holds enough of them already.
-    (void)!write(ends[1], &byte, 1);
+    atomic_fetch_add(&n_writing, 1);
+    int fd = atomic_load(&write_end);
+    if (fd >= 0) {
+        // A pipe that is full holds enough of them already.
+        (void)!write(fd, &byte, 1);
+    }
+    atomic_fetch_sub(&n_writing, 1);
     errno = kept;
 }
 
@@ -36,12 +48,15 @@ cadre_status cadre_signals_catch(void)
         return cadre_fail(CADRE_ERR_STATE,
             "cadre_launch: another launch of this process is not over");
     }
+    int ends[2];
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
         int error = errno;
         atomic_flag_clear(&busy);
         return cadre_fail_errno(
             CADRE_ERR_IO, error, "no pipe for signals is to be had");
     }
+    read_end = ends[0];
+    atomic_store(&write_end, ends[1]);
     for (int i = 0; i < N_SIGNALS; i++) {
         struct sigaction action;
         memset(&action, 0, sizeof(action));
@@ -55,13 +70,13 @@ cadre_status cadre_signals_catch(void)
 
 int cadre_signals_fd(void)
 {
-    return ends[0];
+    return read_end;
 }
 
 int cadre_signals_next(void)
 {
     unsigned char byte;
-    return read(ends[0], &byte, 1) == 1 ? byte : 0;
+    return read(read_end, &byte, 1) == 1 ? byte : 0;
 }
 
 static void restore(void)
@@ -88,7 +103,11 @@ void cadre_signals_restore_in_child(const sigset_t *mask)
 void cadre_signals_release(void)
 {
     restore();
-    close(ends[0]);
-    close(ends[1]);
+    int fd = atomic_exchange(&write_end, -1);
+    while (atomic_load(&n_writing) > 0) {
+        sched_yield();
+    }
+    close(fd);
+    close(read_end);
     atomic_flag_clear(&busy);
 }

@@ -26,6 +26,7 @@ typedef struct cadre_layer_plan {
     int64_t in;                        // I
     int64_t out;                       // O
     int first_param;                   // its first parameter in the net
+    size_t scratch; // floats that input_gradient() wants; set by plan()
 } cadre_layer_plan;
 
 struct cadre_layer_ops {
@@ -37,7 +38,8 @@ struct cadre_layer_ops {
     bool in_place;
 
     /**
-     * Checks what the user wrote and sets plan->out; the rest of plan is set.
+     * Checks what the user wrote and sets plan->out, and scratch if it is not
+     * 0; the rest of plan is set.
      *
      * Errors: CADRE_ERR_INVALID_ARG  says what is wrong, not where
      */
@@ -57,10 +59,10 @@ struct cadre_layer_ops {
     cadre_status (*param_gradient)(const cadre_layer_plan *plan, int i,
         cadre_matrix_view x, cadre_matrix_view dy, float *grad);
 
-    /** dx (N, I) from y and dy (N, O). */
+    /** dx (N, I) from y and dy (N, O); scratch has plan->scratch floats. */
     cadre_status (*input_gradient)(const cadre_layer_plan *plan,
         const float *const *params, cadre_matrix_view y, cadre_matrix_view dy,
-        cadre_matrix dx);
+        cadre_matrix dx, float *scratch);
 };
 
 extern const cadre_layer_ops cadre_linear;

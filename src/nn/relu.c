@@ -52,8 +52,9 @@ static void mask(const float *restrict y, float *restrict dy, int64_t count)
 
 static cadre_status input_gradient(const cadre_layer_plan *plan,
     const float *const *params, cadre_matrix_view y, cadre_matrix_view dy,
-    cadre_matrix dx)
+    cadre_matrix dx, float *scratch)
 {
+    (void)scratch;
     (void)plan;
     (void)params;
     for (int64_t n = 0; n < dx.rows; n++) {

@@ -18,6 +18,7 @@ struct cadre_net_worker {
     float *block;         // all that follows lies in it
     float *losses;        // (capacity)
     float *addend;        // a later pass's gradient of one parameter
+    float *scratch;       // of one layer at a time
     float *turns[2];      // gradients of activations
     float *outputs[];     // of each layer; in place: its predecessor's
 };
@@ -40,6 +41,17 @@ static int64_t widest(const cadre_net *net)
     for (int l = 0; l < net->n_layers; l++) {
         int64_t stride = cadre_matrix_stride(net->layers[l].out);
         most = stride > most ? stride : most;
+    }
+    return most;
+}
+
+// The scratch of the layer that wants most.
+static size_t largest_scratch(const cadre_net *net)
+{
+    size_t most = 0;
+    for (int l = net->first_trained + 1; l < net->n_layers; l++) {
+        size_t count = net->layers[l].scratch;
+        most = count > most ? count : most;
     }
     return most;
 }
@@ -68,6 +80,7 @@ static size_t lay_out(cadre_net_worker *w, float *block, int64_t capacity)
     }
     w->losses = take(block, &used, padded(rows));
     w->addend = take(block, &used, padded(net->largest_param));
+    w->scratch = take(block, &used, padded(largest_scratch(net)));
     return used;
 }
 
@@ -218,7 +231,7 @@ static cadre_status backward(cadre_net_worker *w, const pass *p,
         cadre_matrix dx = activation(w->turns[turn], dy.rows, plan->in);
         CADRE_TRY(plan->ops->input_gradient(plan, params + plan->first_param,
             cadre_matrix_read(output_of(w, l, dy.rows)), cadre_matrix_read(dy),
-            dx));
+            dx, w->scratch));
         dy = dx;
     }
     return CADRE_OK;

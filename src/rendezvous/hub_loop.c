@@ -35,6 +35,9 @@ struct cadre_hub_loop {
     int epoll;
     cadre_door *door; // or NULL
     int64_t next_tick_ms;
+    bool welcomed;
+    int64_t next_sign_ms; // of the hub's own life
+    int pace_ms;          // between two of them
 
     uint8_t job_id[CADRE_JOB_ID_BYTES];
     uint64_t generation;
@@ -99,6 +102,7 @@ static cadre_status create(
     loop->low = n; // nobody is to be connected
     loop->held = -1;
     loop->epoll = -1;
+    loop->pace_ms = CADRE_MOST_PACE_MS;
     for (int r = 0; r < n; r++) {
         loop->connections[r].box.socket = -1;
         loop->connections[r].box.passed = -1;
@@ -210,6 +214,7 @@ static void welcome_all(cadre_hub_loop *loop)
             cadre_mailbox_lend(&loop->connections[r].box, w.data, w.used);
         }
     }
+    loop->welcomed = true;
     if (loop->launched) {
         loop->low = 0;
         loop->high = 1;
@@ -433,8 +438,28 @@ static void welcome_visitors(cadre_hub_loop *loop)
             continue;
         }
         loop->connections[join.rank].joined = true;
+        int pace = cadre_pace_ms(join.timeout_ms);
+        loop->pace_ms = pace < loop->pace_ms ? pace : loop->pace_ms;
         if (!open_connection(loop, join.rank, socket)) {
             hang_up(loop, join.rank);
+        }
+    }
+}
+
+// A hub that lives in rank 0 can be stopped with it, which the others are to
+// notice.  A launcher may be stopped from its terminal, and the job goes on.
+static void give_signs(cadre_hub_loop *loop, int64_t now)
+{
+    if (loop->launched || !loop->welcomed || now < loop->next_sign_ms) {
+        return;
+    }
+    loop->next_sign_ms = now + loop->pace_ms;
+    for (int r = 0; r < loop->world_size; r++) {
+        cadre_mailbox *box = &loop->connections[r].box;
+        if (box->socket >= 0 && !cadre_mailbox_has_unsent(box)) {
+            cadre_writer w = cadre_mailbox_writer(box);
+            cadre_encode_plain(&w, CADRE_MESSAGE_ALIVE);
+            (void)cadre_mailbox_post(box, &w);
         }
     }
 }
@@ -460,6 +485,7 @@ void cadre_hub_loop_run(cadre_hub_loop *loop)
             welcome_visitors(loop); // sends the silent ones away
         }
         cadre_hub_tick(loop->hub, now);
+        give_signs(loop, now);
     }
     act(loop);
     for (int r = 0; r < loop->world_size; r++) {

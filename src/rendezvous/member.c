@@ -20,10 +20,8 @@
 #include <unistd.h>
 
 enum {
-    LEAVE_MS = 1000,    // the most that leaving takes
-    GRACE_MS = 1000,    // until a hub that should have spoken is given up
-    MOST_PACE_MS = 500, // between signs of life
-    SIGNS_PER_TIMEOUT = 4,
+    LEAVE_MS = 1000, // the most that leaving takes
+    GRACE_MS = 1000, // until a hub that should have spoken is given up
 };
 
 struct cadre_member {
@@ -33,12 +31,14 @@ struct cadre_member {
     int hub_rank;         // that runs it, or -1: a launcher
     cadre_host *host;     // the hub, if this rank runs it
     uint64_t generation;
+    int timeout_ms;
     int pace_ms;
 
     cadre_deadline next_sign; // of life
     bool hub_left;            // it said goodbye
     bool deaf;                // it is gone
-    int wake;                 // an eventfd
+    int64_t hub_silent_ms;
+    int wake; // an eventfd
 
     pthread_mutex_t mu;
     cadre_mailbox box; // its sending half is guarded by mu
@@ -55,10 +55,10 @@ typedef struct joining {
     bool told; // the hub knows why this fails: it said so itself
 } joining;
 
-static void set_pace(cadre_member *m, int timeout_ms)
+static void set_timeout(cadre_member *m, int timeout_ms)
 {
-    int pace = timeout_ms / SIGNS_PER_TIMEOUT;
-    m->pace_ms = pace > MOST_PACE_MS ? MOST_PACE_MS : pace < 1 ? 1 : pace;
+    m->timeout_ms = timeout_ms;
+    m->pace_ms = cadre_pace_ms(timeout_ms);
 }
 
 static cadre_status create(
@@ -85,7 +85,7 @@ static cadre_status create(
     bool launched = strncmp(place->store, "fd:", 3) == 0;
     m->hub_name = launched ? "the launcher" : "rank 0, where the ranks meet,";
     m->hub_rank = launched ? -1 : 0;
-    set_pace(m, timeout_ms);
+    set_timeout(m, timeout_ms);
     pthread_mutex_init(&m->mu, NULL);
     cadre_mailbox_open(&m->box, -1, m->in, nbytes);
     *out = m;
@@ -157,7 +157,7 @@ static cadre_status take_welcome(joining *j, cadre_message *message)
     j->welcomed = true;
     j->member->generation = w.generation;
     if (w.timeout_ms > 0) {
-        set_pace(j->member, w.timeout_ms);
+        set_timeout(j->member, w.timeout_ms);
     }
     for (int r = 0; r < w.n_addresses; r++) {
         char address[CADRE_ADDRESS_BYTES];
@@ -201,9 +201,10 @@ static cadre_status take_message(joining *j, cadre_message *message)
             return cadre_fail(v.status, "%s", v.text);
         }
         break;
+    case CADRE_MESSAGE_ALIVE:
+        return CADRE_OK;
     case CADRE_MESSAGE_GOODBYE:
     case CADRE_MESSAGE_JOIN:
-    case CADRE_MESSAGE_ALIVE:
     case CADRE_MESSAGE_REPORT:
     case CADRE_MESSAGE_HELLO:
         break;
@@ -333,12 +334,32 @@ uint64_t cadre_member_generation(const cadre_member *member)
     return member->generation;
 }
 
-// The hub is gone and has not said goodbye: that is the verdict.
-static void judge_hub(cadre_member *m, cadre_verdict *verdict)
+// The hub is lost and has not said goodbye: that is the verdict.
+static void judge_hub(cadre_member *m, const char *how, cadre_verdict *verdict)
 {
+    m->deaf = true;
     verdict->status = CADRE_ERR_PEER_LOST;
     verdict->rank = m->hub_rank;
-    snprintf(verdict->text, sizeof(verdict->text), "%s is gone", m->hub_name);
+    snprintf(verdict->text, sizeof(verdict->text), "%s %s", m->hub_name, how);
+}
+
+// Rank 0 can be stopped, and the hub with it.  What is counted is time that
+// this rank was itself awake for, as the hub does.
+static bool hub_is_silent(
+    cadre_member *m, int64_t passed_ms, cadre_verdict *verdict)
+{
+    if (m->hub_rank < 0 || m->host != NULL || m->hub_left || m->deaf) {
+        return false;
+    }
+    int64_t most = 2 * (int64_t)m->pace_ms;
+    m->hub_silent_ms += passed_ms < most ? passed_ms : most;
+    if (m->hub_silent_ms < m->timeout_ms) {
+        return false;
+    }
+    char how[64];
+    snprintf(how, sizeof(how), "gave no sign of life for %d ms", m->timeout_ms);
+    judge_hub(m, how, verdict);
+    return true;
 }
 
 // True when there is a verdict.
@@ -350,6 +371,7 @@ static bool hear_verdict(cadre_member *m, cadre_verdict *verdict)
         case CADRE_MAIL_NONE:
             return false;
         case CADRE_MAIL_MESSAGE:
+            m->hub_silent_ms = 0;
             if (message.type == CADRE_MESSAGE_VERDICT &&
                 cadre_decode_verdict(&message, verdict)) {
                 return true;
@@ -358,11 +380,11 @@ static bool hear_verdict(cadre_member *m, cadre_verdict *verdict)
             break;
         case CADRE_MAIL_GARBAGE:
         case CADRE_MAIL_ENDED:
-            m->deaf = true;
             if (!m->hub_left) {
-                judge_hub(m, verdict);
+                judge_hub(m, "is gone", verdict);
                 return true;
             }
+            m->deaf = true;
             break;
         }
     }
@@ -372,15 +394,19 @@ static bool hear_verdict(cadre_member *m, cadre_verdict *verdict)
 bool cadre_member_listen(
     cadre_member *member, cadre_deadline deadline, cadre_verdict *verdict)
 {
+    int64_t asleep_ns = 0;
     for (;;) {
         give_sign(member);
-        if (hear_verdict(member, verdict)) {
+        if (hear_verdict(member, verdict) ||
+            hub_is_silent(member, asleep_ns / 1000000, verdict)) {
             return true;
         }
+        int64_t began = cadre_now_ns();
         struct pollfd fds[2] = {
             {.fd = member->deaf ? -1 : member->box.socket, .events = POLLIN},
             {.fd = member->wake, .events = POLLIN}};
         (void)poll(fds, 2, cadre_deadline_left_ms(deadline, member->pace_ms));
+        asleep_ns = cadre_now_ns() - began;
         if (fds[1].revents != 0) {
             uint64_t count;
             (void)!read(member->wake, &count, sizeof(count));

@@ -16,6 +16,13 @@ enum {
     HIGHEST_NUMBER = 0x7fffffff,
 };
 
+int cadre_pace_ms(int timeout_ms)
+{
+    enum { SIGNS_PER_TIMEOUT = 4 };
+    int pace = timeout_ms / SIGNS_PER_TIMEOUT;
+    return pace > CADRE_MOST_PACE_MS ? CADRE_MOST_PACE_MS : pace < 1 ? 1 : pace;
+}
+
 bool cadre_message_peek(
     const uint8_t *data, size_t used, cadre_message *out, size_t *nbytes)
 {

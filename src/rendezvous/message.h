@@ -14,7 +14,7 @@
 
 typedef enum cadre_message_type {
     CADRE_MESSAGE_JOIN = 1,    // rank to hub, the first
-    CADRE_MESSAGE_ALIVE = 2,   // rank to hub
+    CADRE_MESSAGE_ALIVE = 2,   // rank to hub; and back, if rank 0 runs the hub
     CADRE_MESSAGE_REPORT = 3,  // rank to hub
     CADRE_MESSAGE_GOODBYE = 4, // both ways: needs the other no more
     CADRE_MESSAGE_WELCOME = 5, // hub to rank: all have joined
@@ -32,6 +32,10 @@ enum {
     CADRE_SMALL_MESSAGE_BYTES = 12 + 2 * 4 + 1023,
     CADRE_WELCOME_HEAD_BYTES = 12 + CADRE_JOB_ID_BYTES + 8 + 2 * 4,
 };
+
+/** Between signs of life of who may be silent for timeout_ms. */
+enum { CADRE_MOST_PACE_MS = 500 };
+int cadre_pace_ms(int timeout_ms);
 
 typedef struct cadre_message {
     cadre_message_type type;

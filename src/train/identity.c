@@ -129,6 +129,55 @@ uint64_t cadre_identity_hash(
     return cadre_hash(buffer, t.used, 0);
 }
 
+// In words of a collective: those of all ranks, gathered.
+typedef struct claim {
+    int64_t identity;
+    int64_t n_steps;
+} claim;
+
+enum { CLAIM_WORDS = sizeof(claim) / sizeof(int64_t) };
+
+static cadre_status compare(const claim *all, int world_size)
+{
+    for (int r = 1; r < world_size; r++) {
+        if (all[r].identity != all[0].identity) {
+            return cadre_fail(CADRE_ERR_DESYNC,
+                "rank %d would compute other bits than rank 0: their data, "
+                "configurations, instruction sets or oneDNN differ (identity "
+                "%016" PRIx64 " and %016" PRIx64 ")",
+                r, (uint64_t)all[r].identity, (uint64_t)all[0].identity);
+        }
+        if (all[r].n_steps != all[0].n_steps) {
+            return cadre_fail(CADRE_ERR_DESYNC,
+                "rank %d would make %" PRId64 " steps and rank 0 %" PRId64, r,
+                all[r].n_steps, all[0].n_steps);
+        }
+    }
+    return CADRE_OK;
+}
+
+cadre_status cadre_identity_compare(
+    cadre_group *world, uint64_t identity, int64_t n_steps)
+{
+    int world_size = cadre_world_size(world);
+    const claim mine = {.identity = (int64_t)identity, .n_steps = n_steps};
+    claim *all = cadre_alloc_array((size_t)world_size, sizeof(*all));
+    size_t *counts = cadre_alloc_array((size_t)world_size, sizeof(*counts));
+    cadre_status status = CADRE_ERR_NO_MEMORY;
+    if (all != NULL && counts != NULL) {
+        for (int r = 0; r < world_size; r++) {
+            counts[r] = CLAIM_WORDS;
+        }
+        status = cadre_allgather(world, &mine, all, counts, CADRE_I64, NULL);
+    }
+    if (status == CADRE_OK) {
+        status = compare(all, world_size);
+    }
+    cadre_free(all);
+    cadre_free(counts);
+    return status;
+}
+
 // Between single quotes a shell takes every character as it is, but that one.
 static void append_quoted(text *t, const char *value)
 {

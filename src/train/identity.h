@@ -19,6 +19,17 @@ uint64_t cadre_identity_hash(
     const cadre_train_config *config, const cadre_task *task, int n_leaves);
 
 /**
+ * Compares what the ranks are about to do: their identities, and their numbers
+ * of steps.  Collective.
+ *
+ * Errors: CADRE_ERR_DESYNC  on all ranks, with the same text, naming the first
+ *                           rank that differs from rank 0
+ *         CADRE_ERR_NO_MEMORY, those of a collective
+ */
+cadre_status cadre_identity_compare(
+    cadre_group *world, uint64_t identity, int64_t n_steps);
+
+/**
  * A shell command with one rank that ends in the same parameters after n_steps:
  * in new memory, for cadre_free(); NULL without memory.
  */

@@ -28,7 +28,7 @@ static const cadre_recipe recipes[] = {
                 .global_batch = 128,
                 .threads_per_leaf = 1,
                 .seed = 1,
-                .log_every = 100,
+                .log_every = 50,
                 .optimizer = CADRE_ADAMW,
                 .lr = 1e-3,
                 .weight_decay = 1e-2,
@@ -65,14 +65,20 @@ const char *cadre_recipe_summary(int i)
     return i >= 0 && i < N_RECIPES ? recipes[i].summary : NULL;
 }
 
-cadre_status cadre_recipe_find(const char *name, const cadre_recipe **out)
+static const cadre_recipe *find(const char *name)
+{
+    for (int i = 0; i < N_RECIPES; i++) {
+        if (strcmp(recipes[i].config.recipe, name) == 0) {
+            return &recipes[i];
+        }
+    }
+    return NULL;
+}
+
+static cadre_status refuse(const char *name)
 {
     char names[CADRE_TEXT_BYTES] = "";
     for (int i = 0; i < N_RECIPES; i++) {
-        if (strcmp(recipes[i].config.recipe, name) == 0) {
-            *out = &recipes[i];
-            return CADRE_OK;
-        }
         size_t used = strlen(names);
         snprintf(names + used, sizeof(names) - used, "%s%s", i == 0 ? "" : ", ",
             recipes[i].config.recipe);
@@ -87,10 +93,22 @@ cadre_status cadre_recipe_find(const char *name, const cadre_recipe **out)
         "there is no recipe '%s'; there is: %s", name, names);
 }
 
+cadre_status cadre_recipe_find(const char *name, const cadre_recipe **out)
+{
+    const cadre_recipe *recipe = find(name);
+    if (recipe == NULL) {
+        return refuse(name);
+    }
+    *out = recipe;
+    return CADRE_OK;
+}
+
 cadre_status cadre_recipe_config(const char *name, cadre_train_config *out)
 {
-    const cadre_recipe *recipe;
-    CADRE_TRY(cadre_recipe_find(name, &recipe));
+    const cadre_recipe *recipe = find(name);
+    if (recipe == NULL) {
+        return refuse(name);
+    }
     *out = recipe->config;
     return CADRE_OK;
 }

@@ -13,6 +13,7 @@
 #include "state/leaf.h"
 #include "train/config.h"
 #include "train/evaluate.h"
+#include "train/identity.h"
 #include "train/metrics.h"
 #include "train/summary.h"
 #include <inttypes.h>
@@ -166,8 +167,11 @@ static cadre_status set_up(run *r)
     CADRE_TRY(cadre_task_open(r->world, c, true, &r->task));
     CADRE_TRY(cadre_config_steps(c, r->task.train, &r->n_steps));
     CADRE_TRY(create_engine(r));
+    int n_leaves = cadre_leaf_count(r->engine);
+    CADRE_TRY(cadre_identity_compare(
+        r->world, cadre_identity_hash(c, &r->task, n_leaves), r->n_steps));
     CADRE_TRY(create_loader(r));
-    size_list list = list_sizes(r, cadre_leaf_count(r->engine));
+    size_list list = list_sizes(r, n_leaves);
     CADRE_TRY(cadre_crew_create(
         r->task.net, c->threads, list.sizes, list.n, &r->crew));
     CADRE_TRY(cadre_tally_init(&r->tally, r->n_steps));

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """cadre run: statuses, sentences, signals; nobody outlives the launcher.
 
-    test_run.py CADRE RANK_PROGRAM
+    test_run.py CADRE RANK_PROGRAM [PATIENCE]
+
+PATIENCE: times that the end of a job may take longer than is promised.
 """
 
 import os
@@ -20,6 +22,7 @@ import unittest
 import harness
 
 RANK_PROGRAM = os.path.abspath(sys.argv[2])
+PROMISED_S = 2 * (int(sys.argv[3]) if len(sys.argv) > 3 else 1)
 LIMIT_S = 60
 
 
@@ -208,7 +211,7 @@ class Faults(RunTest):
         began = time.monotonic()
         os.kill(pids[2], signal.SIGKILL)
         _, errors = launcher.communicate(timeout=LIMIT_S)
-        self.assertLess(time.monotonic() - began, 2)
+        self.assertLess(time.monotonic() - began, PROMISED_S)
         self.assertEqual(launcher.returncode, 137, errors)
         self.assertEqual(errors.count(f"pid {pids[2]}) died: killed by SIGKILL"),
                          4, errors)
@@ -229,7 +232,7 @@ class Faults(RunTest):
                 4, "steps=-1", "pause=60000" if rank_is_busy else "pause=0")
             launcher.kill()
             self.assertTrue(wait_until(
-                lambda: not any(map(is_alive, pids)), limit_s=2))
+                lambda: not any(map(is_alive, pids)), limit_s=PROMISED_S))
             for r in range(4):
                 (self.folder / f"pid.{r}").unlink()
 
@@ -303,15 +306,18 @@ class OtherLaunchers(RunTest):
                 (self.folder / f"pid.{r}").unlink()
 
     def test_all_name_the_rank_that_is_stopped(self):
-        ranks = self.start_ranks(3, "127.0.0.1", "steps=-1", "timeout=2000",
-                                 f"pids={self.folder}/pid")
-        pids = self.pids(3)
-        os.kill(pids[1], signal.SIGSTOP)
-        for r in (0, 2):
-            _, errors = ranks[r].communicate(timeout=LIMIT_S)
-            self.assertEqual(ranks[r].returncode, 3, errors)
-            self.assertIn(
-                f"pid {pids[1]}) gave no sign of life for 2000 ms", errors)
+        for victim, name in ((1, "rank 1 (host"), (0, "rank 0, where the")):
+            ranks = self.start_ranks(3, "127.0.0.1", "steps=-1", "timeout=2000",
+                                     f"pids={self.folder}/pid")
+            pids = self.pids(3)
+            os.kill(pids[victim], signal.SIGSTOP)
+            for r in {0, 1, 2} - {victim}:
+                _, errors = ranks[r].communicate(timeout=LIMIT_S)
+                self.assertEqual(ranks[r].returncode, 3, errors)
+                self.assertIn(name, errors)
+                self.assertIn("gave no sign of life for 2000 ms", errors)
+            for r in range(3):
+                (self.folder / f"pid.{r}").unlink()
 
     def test_garbage_disturbs_nobody(self):
         ranks = self.start_ranks(3, "127.0.0.1", "steps=200", "pause=5",

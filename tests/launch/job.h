@@ -12,7 +12,14 @@
 #include "cadre/launch.h"
 #include <sys/types.h>
 
-enum { JOB_MOST_WORDS = 8, JOB_MOST_RANKS = 8 };
+enum { JOB_MOST_WORDS = 8 };
+
+// From a rank's death to the launcher's return.  Sanitizers make all slower.
+#if defined(CADRE_SANITIZED)
+enum { JOB_LAUNCHER_MS = 10000 };
+#else
+enum { JOB_LAUNCHER_MS = 2000 };
+#endif
 
 typedef struct job {
     cadre_launch_options options;

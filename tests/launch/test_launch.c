@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { N = 4, FAILED = 3, LAUNCHER_MS = 2000 };
+enum { N = 4, FAILED = 3 };
 
 static const char *const some_steps[] = {NULL};
 static const char *const for_ever[] = {"steps=-1", NULL};
@@ -150,7 +150,7 @@ static void names_a_rank_that_is_killed(void **state)
         job_wait(&j);
         expect_failure(&j, victim, 128 + SIGKILL, "died: killed by SIGKILL");
         expect_told(&j, N - 1);
-        assert_true((j.ended_ns - began) / 1000000 < LAUNCHER_MS);
+        assert_true((j.ended_ns - began) / 1000000 < JOB_LAUNCHER_MS);
     }
 }
 

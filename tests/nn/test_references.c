@@ -170,9 +170,11 @@ static void check_layer(const reference *r)
     if (strcmp(r->tensor, "y") == 0) {
         compare_matrix(r, y);
     } else if (strcmp(r->tensor, "dx") == 0) {
-        CHECK_OK(ops->input_gradient(
-            &plan, params, cadre_matrix_read(y), cadre_matrix_read(dy), dx));
+        float *scratch = floats(plan.scratch);
+        CHECK_OK(ops->input_gradient(&plan, params, cadre_matrix_read(y),
+            cadre_matrix_read(dy), dx, scratch));
         compare_matrix(r, dx);
+        cadre_free(scratch);
     } else {
         int which = strcmp(r->tensor, "dw") == 0 ? 0 : 1;
         size_t count = which == 0 ? n_weights : (size_t)r->o;

@@ -252,7 +252,7 @@ static void takes_messages_out_of_any_pieces(void **state)
     cadre_encode_verdict(
         &w, CADRE_MESSAGE_REPORT, CADRE_ERR_TIMEOUT, 1, "late");
     cadre_encode_plain(&w, CADRE_MESSAGE_GOODBYE);
-    int got[3] = {0};
+    cadre_message_type got[3] = {0};
     int n = 0;
     for (size_t i = 0; i < w.used; i++) { // byte by byte
         assert_int_equal(cadre_mailbox_receive(&x.near, &m), CADRE_MAIL_NONE);

@@ -248,6 +248,28 @@ static void one_rank_that_is_asked_stops_all(void **state)
     assert_int_equal(j.summary.stopped_by, SIGTERM);
 }
 
+// Rank 2 has another seed, or another number of steps.
+static cadre_status train_otherwise(cadre_group *world, void *ctx)
+{
+    job mine = {.config = ((job *)ctx)->config};
+    if (cadre_rank(world) == 2) {
+        mine.config.seed += mine.config.steps == 5;
+        mine.config.steps = 6;
+    }
+    return train_rank(world, &mine);
+}
+
+static void ranks_that_would_do_something_else_fail(void **state)
+{
+    (void)state;
+    job j = {.config = small_config()};
+    CHECK_FAILS(cadre_launch_threads(3, NULL, train_otherwise, &j, NULL),
+        CADRE_ERR_DESYNC, "rank 2 would compute other bits than rank 0");
+    j.config.steps = 7;
+    CHECK_FAILS(cadre_launch_threads(3, NULL, train_otherwise, &j, NULL),
+        CADRE_ERR_DESYNC, "rank 2 would make 6 steps and rank 0 7");
+}
+
 static void a_configuration_that_makes_no_sense_is_refused(void **state)
 {
     (void)state;
@@ -278,6 +300,32 @@ static void a_configuration_that_makes_no_sense_is_refused(void **state)
     CHECK_FAILS(cadre_train_check(&c, 1), CADRE_ERR_NOT_FOUND, "t10k");
 }
 
+// Rank 0 looks, while others may be a step behind, or ahead at the evaluation.
+static void note_allocations(const cadre_train_progress *progress, void *ctx)
+{
+    uint64_t *calls = ctx;
+    if (progress->step == 2) {
+        *calls = cadre_alloc_calls();
+    }
+    if (progress->step == progress->n_steps - 2) {
+        *calls = cadre_alloc_calls() - *calls;
+    }
+}
+
+static void nothing_is_allocated_after_the_first_steps(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 3; n += 2) {
+        uint64_t calls = 0;
+        job j = {.config = small_config(),
+            .hooks = {&calls, note_allocations, NULL}};
+        j.config.global_batch = 63;
+        j.config.steps = 12;
+        (void)train_on(n, &j);
+        assert_int_equal(calls, 0);
+    }
+}
+
 static void no_memory_anywhere_is_an_error_and_no_leak(void **state)
 {
     (void)state;
@@ -304,7 +352,9 @@ int main(void)
         cmocka_unit_test(progress_is_told_step_by_step),
         cmocka_unit_test(a_stop_is_after_the_step_in_which_it_is_asked_for),
         cmocka_unit_test(one_rank_that_is_asked_stops_all),
+        cmocka_unit_test(ranks_that_would_do_something_else_fail),
         cmocka_unit_test(a_configuration_that_makes_no_sense_is_refused),
+        cmocka_unit_test(nothing_is_allocated_after_the_first_steps),
         cmocka_unit_test(no_memory_anywhere_is_an_error_and_no_leak),
     };
     return cmocka_run_group_tests(tests, make_data, remove_data);
