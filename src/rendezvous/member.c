@@ -59,6 +59,7 @@ static void set_timeout(cadre_member *m, int timeout_ms)
 {
     m->timeout_ms = timeout_ms;
     m->pace_ms = cadre_pace_ms(timeout_ms);
+    m->next_sign = 0; // at the old pace it might come too late
 }
 
 static cadre_status create(

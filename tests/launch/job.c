@@ -86,10 +86,12 @@ pid_t job_pid(const job *j, int rank)
         FILE *file = fopen(path, "r");
         char text[32] = "";
         if (file != NULL) {
-            bool read = fgets(text, sizeof(text), file) != NULL;
+            bool whole = fgets(text, sizeof(text), file) != NULL &&
+                         strchr(text, '\n') != NULL;
             fclose(file);
-            assert_true(read);
-            return (pid_t)strtol(text, NULL, 10);
+            if (whole) {
+                return (pid_t)strtol(text, NULL, 10);
+            }
         }
         cadre_sleep_ns(1000000);
     }
