@@ -59,7 +59,7 @@ static const choice modes[] = {{"ddp", CADRE_DDP, false}, {"zero1", 0, true},
     {"diloco", 0, true}, {"fedavg", 0, true}, {"server", 0, true}, {0}};
 static const choice folds[] = {{"deferred", CADRE_FOLD_DEFERRED, false},
     {"eager", CADRE_FOLD_EAGER, false}, {0}};
-static const choice overlaps[] = {{"on", 0, false}, {"off", 0, true}, {0}};
+static const choice overlaps[] = {{"off", 0, false}, {"on", 0, true}, {0}};
 static const choice orders[] =
     {{"canonical", 0, false}, {"ring", 0, true}, {0}};
 static const choice transports[] = {{"auto", 0, false}, {"inproc", 0, false},

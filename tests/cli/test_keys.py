@@ -80,7 +80,7 @@ class Keys(harness.CommandTest):
                 "optim.name=lars", "optim.name=lamb", "optim.schedule=cosine",
                 "optim.schedule=linear", "optim.schedule=step",
                 "parallel.mode=zero1", "parallel.mode=fedavg",
-                "parallel.overlap=off", "parallel.order=ring",
+                "parallel.overlap=on", "parallel.order=ring",
                 "parallel.transport=shm", "parallel.transport=ucx",
                 "checkpoint.every=10", "checkpoint.keep=1", "model.width=16"):
             with self.subTest(assignment):
@@ -93,7 +93,7 @@ class Keys(harness.CommandTest):
 
     def test_what_is_built_can_be_said(self):
         self.config("--set", "train.precision=f32", "--set",
-                    "parallel.order=canonical", "--set", "parallel.overlap=on",
+                    "parallel.order=canonical", "--set", "parallel.overlap=off",
                     "--set", "parallel.mode=ddp", "--set",
                     "optim.schedule=constant", "--set", "parallel.fold=eager")
 
