@@ -72,6 +72,17 @@ void cadre_thread_plain_floats(void)
     (void)fesetenv(FE_DFL_ENV);
 }
 
+void cadre_floats_enter(cadre_floats *floats)
+{
+    (void)fegetenv(&floats->caller);
+    cadre_thread_plain_floats();
+}
+
+void cadre_floats_leave(const cadre_floats *floats)
+{
+    (void)fesetenv(&floats->caller);
+}
+
 void cadre_condition_init(pthread_cond_t *condition)
 {
     pthread_condattr_t attributes;

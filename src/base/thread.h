@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "cadre/status.h"
+#include <fenv.h>
 #include <pthread.h>
 #include <stdbool.h>
 
@@ -32,9 +33,18 @@ void cadre_thread_join(cadre_thread *thread);
 /**
  * Sets round-to-nearest, no flush-to-zero on the calling thread.  Loading a
  * library that was linked with -ffast-math may have changed it
- * (docs/numerics.md), so whoever computes calls this first.
+ * (docs/numerics.md section 7), so whoever computes calls this first.
  */
 void cadre_thread_plain_floats(void);
+
+/** The caller's floating-point environment, while ours is in force. */
+typedef struct cadre_floats {
+    fenv_t caller;
+} cadre_floats;
+
+/** Plain floats on a thread of the caller's, until cadre_floats_leave(). */
+void cadre_floats_enter(cadre_floats *floats);
+void cadre_floats_leave(const cadre_floats *floats);
 
 /** A condition whose timed waits use the monotonic clock. */
 void cadre_condition_init(pthread_cond_t *condition);

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/thread.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -217,8 +218,12 @@ static cadre_status step(cadre_group *group, cadre_deadline deadline)
     if (status != CADRE_OK) {
         return break_by_transport(group, status);
     }
-    CADRE_TRY(finish_works(group));
-    return start_works(group);
+    // Sums are made here, with plain floats whatever the caller's are.
+    cadre_floats floats;
+    cadre_floats_enter(&floats);
+    status = finish_works(group);
+    cadre_floats_leave(&floats);
+    return status == CADRE_OK ? start_works(group) : status;
 }
 
 cadre_status cadre_group_progress(cadre_group *group)

@@ -51,11 +51,26 @@ static bool has_failed(cadre_engine *e)
     return failed;
 }
 
-static void count_time(cadre_engine *e, int64_t since_ns)
+// A hook's stay in the engine: its sums are made with plain floats, whatever the
+// caller's thread is set to, and its time is counted.
+typedef struct stay {
+    int64_t since_ns;
+    cadre_floats floats;
+} stay;
+
+static stay enter(void)
 {
+    stay s = {.since_ns = cadre_now_ns()};
+    cadre_floats_enter(&s.floats);
+    return s;
+}
+
+static void leave(cadre_engine *e, const stay *s)
+{
+    cadre_floats_leave(&s->floats);
     // Relaxed: read after all threads' leaves are closed.
     atomic_fetch_add_explicit(
-        &e->hook_ns, cadre_now_ns() - since_ns, memory_order_relaxed);
+        &e->hook_ns, cadre_now_ns() - s->since_ns, memory_order_relaxed);
 }
 
 // --- folds ---
@@ -118,7 +133,7 @@ bool cadre_leaf_next(cadre_engine *engine, int *leaf)
     if (!engine->open) {
         return false;
     }
-    int64_t since = cadre_now_ns();
+    stay s = enter();
     bool opened = false;
     bool over = false;
     while (!over && !has_failed(engine)) {
@@ -138,7 +153,7 @@ bool cadre_leaf_next(cadre_engine *engine, int *leaf)
             break;
         }
     }
-    count_time(engine, since);
+    leave(engine, &s);
     return opened;
 }
 
@@ -178,13 +193,13 @@ cadre_status cadre_leaf_end(
     if (!engine->open) {
         return no_step("leaf_end");
     }
-    int64_t since = cadre_now_ns();
+    stay s = enter();
     cadre_status status = hook_result(
         engine, cadre_leaves_close(&engine->leaves, leaf, loss, weight));
     if (status == CADRE_OK) {
         advance(engine, false);
     }
-    count_time(engine, since);
+    leave(engine, &s);
     return status;
 }
 
@@ -311,9 +326,10 @@ cadre_status cadre_step_end(cadre_engine *engine, cadre_step_report *out)
     if (!engine->open) {
         return no_step("step_end");
     }
-    int64_t since = cadre_now_ns();
+    stay s = enter();
     cadre_step_report report = {.step = engine->step};
-    cadre_status status = finish_step(engine, since, &report);
+    cadre_status status = finish_step(engine, s.since_ns, &report);
+    cadre_floats_leave(&s.floats);
     engine->open = false;
     if (status != CADRE_OK) {
         return give_up(engine, status);

@@ -10,11 +10,14 @@
 #include "base/thread.h"
 #include "cadre/cadre.h"
 #include "support/ranks.h"
+#include <fenv.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 enum { N_PARAMS = 4, STEPS = 3 };
+
+static float tiny = 0x1p-30f; // below half a unit of 1
 
 // Odd sizes, several quanta, a frozen one, and one larger than small buckets.
 static const struct {
@@ -345,6 +348,31 @@ static void gradients_are_divided_by_the_whole_weight(void **state)
     (void)state;
     CHECK_OK(cadre_launch_threads(1, NULL, check_mean, NULL, NULL));
     CHECK_OK(cadre_launch_threads(2, NULL, check_mean, NULL, NULL));
+}
+
+// A thread that rounds upward and is given to the engine all the same.
+static cadre_status round_upward(cadre_group *world, void *ctx)
+{
+    job *j = ctx;
+    RANK_CHECK(fesetround(FE_UPWARD) == 0);
+    cadre_status status = train(world, j);
+    RANK_CHECK(fegetround() == FE_UPWARD);
+    float own = 1.0f;
+    RANK_OK(cadre_allreduce(world, cadre_rank(world) == 0 ? &own : &tiny, &own,
+        1, CADRE_F32, CADRE_SUM, NULL));
+    RANK_CHECK(own == 1.0f);
+    RANK_CHECK(fegetround() == FE_UPWARD);
+    return status;
+}
+
+static void the_callers_rounding_mode_changes_nothing(void **state)
+{
+    (void)state;
+    job plain = plain_job(6);
+    job odd = plain_job(6);
+    run_on(2, &plain);
+    CHECK_OK(cadre_launch_threads(2, NULL, round_upward, &odd, NULL));
+    assert_same_results(&odd, &plain);
 }
 
 static cadre_status check_own_optimizer(cadre_group *world, void *ctx)
@@ -678,6 +706,7 @@ int main(void)
         cmocka_unit_test(ten_skipped_steps_in_a_row_are_an_error),
         cmocka_unit_test(bytes_sent_are_the_formula),
         cmocka_unit_test(gradients_are_divided_by_the_whole_weight),
+        cmocka_unit_test(the_callers_rounding_mode_changes_nothing),
         cmocka_unit_test(without_an_optimizer_the_sum_is_shown),
         cmocka_unit_test(ranks_that_differ_all_fail_alike),
         cmocka_unit_test(a_rank_that_misuses_a_step_ends_it_for_all),
