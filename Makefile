@@ -44,7 +44,7 @@ lint: build/dev/build.ninja
 	clang-format --dry-run -Werror $(SOURCES)
 	tools/check_floors
 	printf '%s\n' $(filter %.c,$(SOURCES)) | \
-	    xargs -P $$(nproc) -n 4 clang-tidy --quiet -p build/dev
+	    xargs -P $$(nproc) -n 1 clang-tidy --quiet -p build/dev
 
 clean:
 	rm -rf build
