@@ -8,9 +8,9 @@
 //     cadre_finalize(world);
 //
 // Collectives.  All ranks of a group call the same collectives in the same
-// order, with the same type, counts and root.  Ranks that disagree get
-// CADRE_ERR_DESYNC on every rank, with both calls in the text.  A count may be
-// 0.  `recv` may be `send` (in place) but must not overlap it otherwise.
+// order, with the same type, operation, counts and root.  Ranks that disagree
+// get CADRE_ERR_DESYNC on every rank, with both calls in the text.  A count may
+// be 0.  `recv` may be `send` (in place) but must not overlap it otherwise.
 //
 // Blocking and not.  With out == NULL a collective returns when it is done on
 // this rank.  Otherwise it is posted, *out is a work, and the buffers are
@@ -18,9 +18,10 @@
 // cadre_work_wait().  Works of a group run in the order they were posted.  Data
 // moves while a thread is inside a wait, a test or another call of the group.
 //
-// Order of summation.  Canonical (docs/numerics.md section 2): element by
+// Order of reduction.  Canonical (docs/numerics.md section 2): element by
 // element along one fixed tree over the ranks, so the bits depend on the
-// number of ranks and on nothing else.
+// number of ranks and on nothing else, neither transport nor processor.  Every
+// rank gets the same bits.  <cadre/types.h> says what each operation does.
 //
 // Failure.  A rank that dies, hangs or disagrees breaks the group on every rank:
 // all pending and later calls return the first cause (CADRE_ERR_PEER_LOST,
@@ -88,10 +89,11 @@ CADRE_API int cadre_world_size(const cadre_group *group);
 CADRE_API const char *cadre_transport_name(const cadre_group *group);
 
 /**
- * Sums count elements over all ranks into every rank's recv.
+ * Reduces count elements over all ranks into every rank's recv.
  *
  * Errors, here and in all collectives below:
- *     CADRE_ERR_INVALID_ARG  a buffer, type, op, count or root makes no sense
+ *     CADRE_ERR_INVALID_ARG  a buffer, type, op, count or root makes no sense,
+ *                            or integers are to have a mean
  *     CADRE_ERR_NO_MEMORY    nothing was posted; the group is whole
  *     CADRE_ERR_STATE        too many works are posted (64)
  *     CADRE_ERR_DESYNC, _PEER_LOST, _TIMEOUT, _ABORTED  the group is broken
@@ -101,7 +103,7 @@ CADRE_API CADRE_MUST_CHECK cadre_status cadre_allreduce(cadre_group *group,
     cadre_reduce_op op, cadre_work **out);
 
 /**
- * Sums over all ranks; rank r gets part r.
+ * Reduces over all ranks; rank r gets part r.
  *
  * counts has world_size entries, the same on all ranks: part r is counts[r]
  * elements, parts lie one after another in send.  recv has room for this

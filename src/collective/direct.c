@@ -5,10 +5,9 @@
 #include "collective/schedule.h"
 #include <string.h>
 
-static size_t part_bytes(const cadre_direct *d, int rank)
+static size_t own_count(const cadre_direct *d)
 {
-    return (d->offsets[rank + 1] - d->offsets[rank]) *
-           cadre_dtype_bytes(d->call.dtype);
+    return d->offsets[d->rank + 1] - d->offsets[d->rank];
 }
 
 static char *at_element(const cadre_direct *d, void *base, size_t offset)
@@ -33,8 +32,9 @@ static char *own_result(const cadre_direct *d)
 
 size_t cadre_direct_memory_bytes(const cadre_direct *d)
 {
-    return reduces(d) ? cadre_parts_bytes(d->world_size, part_bytes(d, d->rank))
-                      : 0;
+    return reduces(d)
+               ? cadre_parts_bytes(d->world_size, d->call.dtype, own_count(d))
+               : 0;
 }
 
 // The transport only reads the runs of a send, but shares their type with those
@@ -95,7 +95,7 @@ static cadre_status post_phase(cadre_direct *d, cadre_transport *t)
 // An all-gather that is not in place has its own part still to be moved.
 static void place_own_part(const cadre_direct *d)
 {
-    size_t nbytes = part_bytes(d, d->rank);
+    size_t nbytes = own_count(d) * cadre_dtype_bytes(d->call.dtype);
     char *target = own_result(d);
     if (nbytes > 0 && target != d->send) {
         memcpy(target, d->send, nbytes);
@@ -108,7 +108,7 @@ cadre_status cadre_direct_begin(
     d->phase = 0;
     if (reduces(d)) {
         d->parts = cadre_parts_lay_out(
-            memory, d->world_size, d->rank, part_bytes(d, d->rank));
+            memory, d->world_size, d->rank, d->call.dtype, own_count(d));
     }
     if (d->call.operation == CADRE_OP_ALLGATHER) {
         place_own_part(d);
@@ -131,8 +131,8 @@ cadre_status cadre_direct_advance(
         const char *own =
             (const char *)d->send +
             d->offsets[d->rank] * cadre_dtype_bytes(d->call.dtype);
-        cadre_parts_sum(&d->parts, d->call.dtype, own, own_result(d),
-            d->offsets[d->rank + 1] - d->offsets[d->rank]);
+        cadre_parts_reduce(
+            &d->parts, d->call.reduce_op, own, own_result(d), own_count(d));
     }
     d->phase++;
     if (d->phase == n_phases) {

@@ -16,7 +16,7 @@
 #ifndef CADRE_COLLECTIVE_DIRECT_H
 #define CADRE_COLLECTIVE_DIRECT_H
 
-#include "collective/sum.h"
+#include "collective/parts.h"
 #include "transport/transfer_set.h"
 
 typedef struct cadre_direct {
@@ -47,7 +47,7 @@ size_t cadre_direct_memory_bytes(const cadre_direct *d);
 cadre_status cadre_direct_begin(
     cadre_direct *d, cadre_transport *t, void *memory);
 
-/** Sums and goes on to the next phase where the present one has ended. */
+/** Reduces and goes on to the next phase where the present one has ended. */
 cadre_status cadre_direct_advance(
     cadre_direct *d, cadre_transport *t, bool *done);
 

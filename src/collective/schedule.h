@@ -18,7 +18,7 @@
 #include "transport/transport.h"
 
 typedef enum cadre_phase {
-    CADRE_PHASE_SCATTER, // every rank gives every owner its part, to be summed
+    CADRE_PHASE_SCATTER, // every rank gives every owner its part, to be reduced
     CADRE_PHASE_GATHER,  // every owner gives its part to all
     CADRE_PHASE_ROOT,    // the root gives all parts to all
     CADRE_PHASE_MEET,    // nothing but headers

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "collective/schedule.h"
 #include "group/work.h"
+#include "kernel/reduce.h"
 #include <string.h>
 
 static cadre_status check_types(
@@ -19,9 +20,15 @@ static cadre_status check_types(
         return cadre_fail(
             CADRE_ERR_INVALID_ARG, "%d is no element type", (int)dtype);
     }
-    if (op != CADRE_SUM) {
+    if (!cadre_reduce_is_defined(CADRE_F32, op)) { // f32 has them all
         return cadre_fail(
             CADRE_ERR_INVALID_ARG, "%d is no reduce operation", (int)op);
+    }
+    if (!cadre_reduce_is_defined(dtype, op)) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "a %s of %s is not defined: reduce to the sum and divide it as you "
+            "see fit",
+            cadre_reduce_op_name(op), cadre_dtype_name(dtype));
     }
     return CADRE_OK;
 }

@@ -6,8 +6,8 @@
 
 enum { LANES = 8 };
 
-CADRE_VECTOR
-static double piece_squares(const float *x, size_t count)
+CADRE_VECTOR_BODY void piece_squares_body(
+    const float *x, size_t count, double *sum)
 {
     double lane[LANES] = {0};
     size_t i = 0;
@@ -21,19 +21,24 @@ static double piece_squares(const float *x, size_t count)
         double v = x[i + j];
         lane[j] += v * v;
     }
-    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
+    *sum = ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
            ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
+CADRE_VECTOR(piece_squares, (const float *x, size_t count, double *sum),
+    (x, count, sum));
 
 bool cadre_add_squares(
     cadre_exact *sum, const float *x, size_t index, size_t count)
 {
+    cadre_isa isa = cadre_isa_in_use();
     bool finite = true;
     while (count > 0) {
         size_t left = CADRE_QUANTUM - index % CADRE_QUANTUM;
         size_t part = left < count ? left : count;
         // Squares of finite f32 numbers cannot overflow f64.
-        finite = cadre_exact_add(sum, piece_squares(x, part)) && finite;
+        double squares;
+        piece_squares[isa](x, part, &squares);
+        finite = cadre_exact_add(sum, squares) && finite;
         x += part;
         index += part;
         count -= part;

@@ -15,6 +15,13 @@ size_t cadre_dtype_bytes(cadre_dtype dtype)
         return sizeof(int64_t);
     case CADRE_U8:
         return sizeof(uint8_t);
+    case CADRE_I8:
+        return sizeof(int8_t);
+    case CADRE_I32:
+        return sizeof(int32_t);
+    case CADRE_BF16:
+    case CADRE_F16:
+        return sizeof(uint16_t);
     }
     return 0;
 }
@@ -30,6 +37,31 @@ const char *cadre_dtype_name(cadre_dtype dtype)
         return "i64";
     case CADRE_U8:
         return "u8";
+    case CADRE_I8:
+        return "i8";
+    case CADRE_I32:
+        return "i32";
+    case CADRE_BF16:
+        return "bf16";
+    case CADRE_F16:
+        return "f16";
+    }
+    return "?";
+}
+
+const char *cadre_reduce_op_name(cadre_reduce_op op)
+{
+    switch (op) {
+    case CADRE_SUM:
+        return "sum";
+    case CADRE_MEAN:
+        return "mean";
+    case CADRE_MIN:
+        return "min";
+    case CADRE_MAX:
+        return "max";
+    case CADRE_PRODUCT:
+        return "product";
     }
     return "?";
 }

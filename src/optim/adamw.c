@@ -38,8 +38,7 @@ static cadre_scalars scalars(
     return s;
 }
 
-CADRE_VECTOR
-static void run_adamw(const float *s, float scale,
+CADRE_VECTOR_BODY void run_adamw_body(const float *s, float scale,
     const float *restrict grad_sum, float *restrict m, float *restrict v,
     float *restrict p, size_t count)
 {
@@ -52,11 +51,16 @@ static void run_adamw(const float *s, float scale,
         p[i] = p[i] * decay - step * (m[i] / (sqrtf(v[i]) * root + eps));
     }
 }
+CADRE_VECTOR(run_adamw,
+    (const float *s, float scale, const float *restrict grad_sum,
+        float *restrict m, float *restrict v, float *restrict p, size_t count),
+    (s, scale, grad_sum, m, v, p, count));
 
 static void update(const cadre_scalars *s, float scale, const float *grad_sum,
     float *const slots[], float *params, size_t count)
 {
-    run_adamw(s->value, scale, grad_sum, slots[0], slots[1], params, count);
+    run_adamw[cadre_isa_in_use()](
+        s->value, scale, grad_sum, slots[0], slots[1], params, count);
 }
 
 const cadre_optim_ops cadre_optim_adamw = {

@@ -30,9 +30,8 @@ static cadre_scalars scalars(
     return s;
 }
 
-CADRE_VECTOR
-static void run_sgd(const float *s, float scale, const float *restrict grad_sum,
-    float *restrict p, size_t count)
+CADRE_VECTOR_BODY void run_sgd_body(const float *s, float scale,
+    const float *restrict grad_sum, float *restrict p, size_t count)
 {
     const float lr = s[LR], decay = s[DECAY];
     for (size_t i = 0; i < count; i++) {
@@ -40,9 +39,12 @@ static void run_sgd(const float *s, float scale, const float *restrict grad_sum,
         p[i] = p[i] - lr * g;
     }
 }
+CADRE_VECTOR(run_sgd,
+    (const float *s, float scale, const float *restrict grad_sum,
+        float *restrict p, size_t count),
+    (s, scale, grad_sum, p, count));
 
-CADRE_VECTOR
-static void run_sgd_momentum(const float *s, float scale,
+CADRE_VECTOR_BODY void run_sgd_momentum_body(const float *s, float scale,
     const float *restrict grad_sum, float *restrict b, float *restrict p,
     size_t count)
 {
@@ -53,14 +55,20 @@ static void run_sgd_momentum(const float *s, float scale,
         p[i] = p[i] - lr * b[i];
     }
 }
+CADRE_VECTOR(run_sgd_momentum,
+    (const float *s, float scale, const float *restrict grad_sum,
+        float *restrict b, float *restrict p, size_t count),
+    (s, scale, grad_sum, b, p, count));
 
 static void update(const cadre_scalars *s, float scale, const float *grad_sum,
     float *const slots[], float *params, size_t count)
 {
+    cadre_isa isa = cadre_isa_in_use();
     if (s->value[MOMENTUM] == 0.0f) {
-        run_sgd(s->value, scale, grad_sum, params, count);
+        run_sgd[isa](s->value, scale, grad_sum, params, count);
     } else {
-        run_sgd_momentum(s->value, scale, grad_sum, slots[0], params, count);
+        run_sgd_momentum[isa](
+            s->value, scale, grad_sum, slots[0], params, count);
     }
 }
 

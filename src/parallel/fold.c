@@ -326,8 +326,8 @@ static void add_pair(
     const cadre_fold *f, int bucket, const cadre_tree_pair *pair)
 {
     owned *own = &f->owned[bucket];
-    cadre_reduce_sum(
-        CADRE_F32, pair->left, pair->right, owned_count(f, bucket));
+    cadre_reduce(
+        CADRE_F32, CADRE_SUM, pair->left, pair->right, owned_count(f, bucket));
     own->free[own->n_free++] = pair->right;
 }
 

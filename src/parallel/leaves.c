@@ -257,7 +257,7 @@ static void add_windows(cadre_leaves *leaves, int left, int right)
 {
     for (int i = 0; i < leaves->n_ranges; i++) {
         cadre_shard r = leaves->ranges[i];
-        cadre_reduce_sum(CADRE_F32, leaves->windows[left].grads + r.lo,
+        cadre_reduce(CADRE_F32, CADRE_SUM, leaves->windows[left].grads + r.lo,
             leaves->windows[right].grads + r.lo, r.hi - r.lo);
     }
 }

@@ -115,17 +115,35 @@ void cadre_call_text(const cadre_call *call, char text[CADRE_CALL_TEXT_BYTES])
 {
     char of[40] = "";
     char how[40] = "";
+    const char *op = cadre_reduce_op_name(call->reduce_op);
     if (call->operation != CADRE_OP_BARRIER) {
         snprintf(of, sizeof(of), " of %" PRIu64 " %s", call->count,
             cadre_dtype_name(call->dtype));
     }
-    if (call->operation == CADRE_OP_BROADCAST) {
+    switch (call->operation) {
+    case CADRE_OP_ALLREDUCE:
+        snprintf(how, sizeof(how), " (%s)", op);
+        break;
+    case CADRE_OP_REDUCE_SCATTER:
+        snprintf(
+            how, sizeof(how), " (%s, parts %016" PRIx64 ")", op, call->detail);
+        break;
+    case CADRE_OP_ALLGATHER:
+        snprintf(how, sizeof(how), " (parts %016" PRIx64 ")", call->detail);
+        break;
+    case CADRE_OP_BROADCAST:
         snprintf(how, sizeof(how), " from root %" PRId32, call->root);
-    } else if (call->detail != 0) {
-        bool parts = call->operation == CADRE_OP_REDUCE_SCATTER ||
-                     call->operation == CADRE_OP_ALLGATHER;
-        snprintf(how, sizeof(how), " (%s %016" PRIx64 ")",
-            parts ? "parts" : "layout", call->detail);
+        break;
+    case CADRE_OP_FOLD:
+    case CADRE_OP_GATHER:
+    case CADRE_OP_CONTROL:
+        if (call->detail != 0) {
+            snprintf(
+                how, sizeof(how), " (layout %016" PRIx64 ")", call->detail);
+        }
+        break;
+    case CADRE_OP_BARRIER:
+        break;
     }
     snprintf(text, CADRE_CALL_TEXT_BYTES, "%s #%" PRIu64 "%s%s",
         operation_name(call->operation), call->sequence, of, how);

@@ -48,7 +48,7 @@ typedef struct cadre_call {
 
 enum { CADRE_CALL_TEXT_BYTES = 128 };
 
-/** The call in words: "allreduce #12 of 100 f32". */
+/** The call in words: "allreduce #12 of 100 f32 (sum)". */
 void cadre_call_text(const cadre_call *call, char text[CADRE_CALL_TEXT_BYTES]);
 
 /** A contiguous piece of memory. */

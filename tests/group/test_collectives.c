@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every collective, on every kind of connection, number of ranks, type and
-// count around the edges, against a naive reference that sums along the
-// recursive definition of the tree (docs/numerics.md section 2).  Bits are
+// Every collective, on every kind of connection, number of ranks, type,
+// operation and count around the edges, against the reference.  Bits are
 // compared.
 
 #include "support/check.h"
 #include "support/ranks.h"
+#include "support/reference.h"
 
 #include "base/alloc.h"
-#include "base/random.h"
-#include <math.h>
-#include <stdlib.h>
 
 enum {
     MAX_RANKS = 13,
     SMALL_COUNT = 1000,
     LARGE_COUNT = 65537, // in f32 only
+    POSTED_COUNT = 3000,
     GUARD_BYTES = 64,
     GUARD = 0xa5,
 };
@@ -24,122 +22,70 @@ enum {
 static const int rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 13};
 enum { N_RANK_COUNTS = sizeof(rank_counts) / sizeof(rank_counts[0]) };
 
+// What each rank brings, of each type; the same in all runs.
+static char *inputs[N_DTYPES][MAX_RANKS];
+
+static size_t most_elements(cadre_dtype dtype)
+{
+    return dtype == CADRE_F32 ? LARGE_COUNT : SMALL_COUNT;
+}
+
+static int make_inputs(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_DTYPES; i++) {
+        cadre_dtype dtype = (cadre_dtype)i;
+        size_t count = most_elements(dtype);
+        for (int r = 0; r < MAX_RANKS; r++) {
+            inputs[i][r] = cadre_alloc(count * cadre_dtype_bytes(dtype));
+            assert_non_null(inputs[i][r]);
+            reference_fill(dtype, (uint32_t)r, inputs[i][r], count);
+        }
+    }
+    return 0;
+}
+
+static int free_inputs(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_DTYPES; i++) {
+        for (int r = 0; r < MAX_RANKS; r++) {
+            cadre_free(inputs[i][r]);
+        }
+    }
+    return 0;
+}
+
 // What all ranks of a run share; only read by them.
 typedef struct matrix {
     cadre_dtype dtype;
-    char *inputs[MAX_RANKS]; // of each rank
-    char *sum;
+    char *const *inputs;  // of each rank
+    char *results[N_OPS]; // NULL where there is none
 } matrix;
 
-// Values whose sum depends on the order, with zeros of both signs, subnormals
-// and infinities among them.
-static double real_value(uint32_t rank, uint32_t i)
+static void add_result(matrix *m, cadre_reduce_op op, int n, size_t count)
 {
-    uint32_t words[4];
-    cadre_random_words(1, CADRE_STREAM_INITIAL, rank, i, words);
-    switch (i % 16) {
-    case 3:
-        return -0.0;
-    case 5:
-        return rank % 2 == 0 ? 0.0 : -0.0;
-    case 7:
-        return ldexp((double)(words[0] % 1000), -149);
-    case 9:
-        return rank == 1 && i % 64 == 9 ? HUGE_VAL : 1.0;
-    default:
-        return ldexp((double)(int32_t)words[0] * 0x1p-31, (int)(words[1] % 8));
-    }
-}
-
-static void set_value(matrix *m, int rank, size_t i)
-{
-    uint32_t r = (uint32_t)rank;
-    uint32_t words[4] = {0};
-    switch (m->dtype) {
-    case CADRE_F32:
-        ((float *)(void *)m->inputs[rank])[i] =
-            (float)real_value(r, (uint32_t)i);
-        break;
-    case CADRE_F64:
-        ((double *)(void *)m->inputs[rank])[i] =
-            real_value(r, (uint32_t)i) * (1.0 + 0x1p-40 * (double)i);
-        break;
-    case CADRE_I64:
-    case CADRE_U8:
-        cadre_random_words(2, CADRE_STREAM_INITIAL, r, i, words);
-        memcpy(m->inputs[rank] + i * cadre_dtype_bytes(m->dtype), words,
-            cadre_dtype_bytes(m->dtype));
-        break;
-    }
-}
-
-// The largest power of two below count, which is at least 2.
-static int split_of(int count)
-{
-    int half = 1;
-    while (2 * half < count) {
-        half *= 2;
-    }
-    return half;
-}
-
-#define DEFINE_TREE_SUM(name, type)                                     \
-    static type name(const matrix *m, int lo, int hi, size_t i)         \
-    {                                                                   \
-        if (hi - lo == 1) {                                             \
-            return ((const type *)(const void *)m->inputs[lo])[i];      \
-        }                                                               \
-        int middle = lo + split_of(hi - lo);                            \
-        return (type)(name(m, lo, middle, i) + name(m, middle, hi, i)); \
-    }
-
-DEFINE_TREE_SUM(tree_sum_f32, float)
-DEFINE_TREE_SUM(tree_sum_f64, double)
-DEFINE_TREE_SUM(tree_sum_i64, uint64_t)
-DEFINE_TREE_SUM(tree_sum_u8, uint8_t)
-
-static void set_sum(matrix *m, int n, size_t i)
-{
-    switch (m->dtype) {
-    case CADRE_F32:
-        ((float *)(void *)m->sum)[i] = tree_sum_f32(m, 0, n, i);
-        break;
-    case CADRE_F64:
-        ((double *)(void *)m->sum)[i] = tree_sum_f64(m, 0, n, i);
-        break;
-    case CADRE_I64:
-        ((uint64_t *)(void *)m->sum)[i] = tree_sum_i64(m, 0, n, i);
-        break;
-    case CADRE_U8:
-        ((uint8_t *)m->sum)[i] = tree_sum_u8(m, 0, n, i);
-        break;
-    }
-}
-
-static void matrix_init(matrix *m, cadre_dtype dtype, int n)
-{
-    size_t count = dtype == CADRE_F32 ? LARGE_COUNT : SMALL_COUNT;
-    m->dtype = dtype;
-    m->sum = cadre_alloc(count * cadre_dtype_bytes(dtype));
-    assert_non_null(m->sum);
+    const void *runs[MAX_RANKS];
     for (int r = 0; r < n; r++) {
-        m->inputs[r] = cadre_alloc(count * cadre_dtype_bytes(dtype));
-        assert_non_null(m->inputs[r]);
-        for (size_t i = 0; i < count; i++) {
-            set_value(m, r, i);
-        }
+        runs[r] = m->inputs[r];
     }
+    m->results[op] = cadre_alloc(count * cadre_dtype_bytes(m->dtype));
+    assert_non_null(m->results[op]);
     for (size_t i = 0; i < count; i++) {
-        set_sum(m, n, i);
+        reference_reduce(m->dtype, op, runs, n, i, m->results[op]);
     }
 }
 
-static void matrix_fini(matrix *m, int n)
+static matrix make_matrix(cadre_dtype dtype)
 {
-    for (int r = 0; r < n; r++) {
-        cadre_free(m->inputs[r]);
+    return (matrix){.dtype = dtype, .inputs = inputs[dtype]};
+}
+
+static void free_results(matrix *m)
+{
+    for (int op = 0; op < N_OPS; op++) {
+        cadre_free(m->results[op]);
     }
-    cadre_free(m->sum);
 }
 
 // A result buffer with a guard behind it.
@@ -156,18 +102,19 @@ static buffer make_buffer(size_t nbytes)
     return b;
 }
 
-// The buffer's first bytes must be these, and the guard untouched.
-static void check_buffer(buffer b, const char *wanted, size_t nbytes)
+// The buffer's first elements must be these, and the guard untouched.
+static void check_buffer(
+    buffer b, cadre_dtype dtype, const char *wanted, size_t count)
 {
-    RANK_CHECK(nbytes == 0 || memcmp(b.data, wanted, nbytes) == 0);
+    RANK_CHECK(reference_difference(dtype, b.data, wanted, count) == count);
     for (size_t i = 0; i < GUARD_BYTES; i++) {
         RANK_CHECK((unsigned char)b.data[b.nbytes + i] == GUARD);
     }
     cadre_free(b.data);
 }
 
-static void check_allreduce(
-    cadre_group *g, const matrix *m, size_t count, bool in_place)
+static void check_allreduce(cadre_group *g, const matrix *m, cadre_reduce_op op,
+    size_t count, bool in_place)
 {
     size_t nbytes = count * cadre_dtype_bytes(m->dtype);
     const char *input = m->inputs[cadre_rank(g)];
@@ -176,9 +123,8 @@ static void check_allreduce(
         memcpy(recv.data, input, nbytes);
         input = recv.data;
     }
-    RANK_OK(
-        cadre_allreduce(g, input, recv.data, count, m->dtype, CADRE_SUM, NULL));
-    check_buffer(recv, m->sum, nbytes);
+    RANK_OK(cadre_allreduce(g, input, recv.data, count, m->dtype, op, NULL));
+    check_buffer(recv, m->dtype, m->results[op], count);
 }
 
 // Ways to cut count elements into parts.
@@ -208,22 +154,23 @@ static size_t offset_of(const size_t counts[], int rank)
     return offset;
 }
 
-static void check_reduce_scatter(cadre_group *g, const matrix *m, size_t count,
-    const size_t counts[], bool in_place)
+static void check_reduce_scatter(cadre_group *g, const matrix *m,
+    cadre_reduce_op op, const size_t counts[], bool in_place)
 {
     size_t element_bytes = cadre_dtype_bytes(m->dtype);
     int rank = cadre_rank(g);
     const char *input = m->inputs[rank];
+    size_t count = offset_of(counts, cadre_world_size(g));
     buffer recv =
         make_buffer((in_place ? count : counts[rank]) * element_bytes);
     if (in_place) {
         memcpy(recv.data, input, count * element_bytes);
         input = recv.data;
     }
-    RANK_OK(cadre_reduce_scatter(
-        g, input, recv.data, counts, m->dtype, CADRE_SUM, NULL));
-    check_buffer(recv, m->sum + offset_of(counts, rank) * element_bytes,
-        counts[rank] * element_bytes);
+    RANK_OK(
+        cadre_reduce_scatter(g, input, recv.data, counts, m->dtype, op, NULL));
+    check_buffer(recv, m->dtype,
+        m->results[op] + offset_of(counts, rank) * element_bytes, counts[rank]);
 }
 
 static void check_allgather(cadre_group *g, const matrix *m, size_t count,
@@ -244,7 +191,7 @@ static void check_allgather(cadre_group *g, const matrix *m, size_t count,
         send = recv.data + own;
     }
     RANK_OK(cadre_allgather(g, send, recv.data, counts, m->dtype, NULL));
-    check_buffer(recv, wanted.data, count * element_bytes);
+    check_buffer(recv, m->dtype, wanted.data, count);
     cadre_free(wanted.data);
 }
 
@@ -257,92 +204,131 @@ static void check_broadcast(
         memcpy(b.data, m->inputs[root], nbytes);
     }
     RANK_OK(cadre_broadcast(g, b.data, count, m->dtype, root, NULL));
-    check_buffer(b, m->inputs[root], nbytes);
+    check_buffer(b, m->dtype, m->inputs[root], count);
+}
+
+// The other operations differ from the sum in the owner's arithmetic alone, so
+// a half of the ways to call them will do.
+static void check_other_reductions(
+    cadre_group *g, const matrix *m, size_t count)
+{
+    size_t counts[MAX_RANKS];
+    cut(CUT_GROWING, count, cadre_world_size(g), counts);
+    for (int i = CADRE_SUM + 1; i < N_OPS; i++) {
+        cadre_reduce_op op = (cadre_reduce_op)i;
+        if (m->results[op] != NULL) {
+            check_allreduce(g, m, op, count, i % 2 == 0);
+            check_reduce_scatter(g, m, op, counts, i % 2 != 0);
+        }
+    }
 }
 
 static void check_count(cadre_group *g, const matrix *m, size_t count)
 {
     int n = cadre_world_size(g);
-    int n_cuts = count > SMALL_COUNT ? 1 : N_CUTS;
     size_t counts[MAX_RANKS];
     for (int in_place = 0; in_place < 2; in_place++) {
-        check_allreduce(g, m, count, in_place != 0);
-        for (int how = 0; how < n_cuts; how++) {
+        check_allreduce(g, m, CADRE_SUM, count, in_place != 0);
+        for (int how = 0; how < N_CUTS; how++) {
             cut(how, count, n, counts);
-            check_reduce_scatter(g, m, count, counts, in_place != 0);
+            check_reduce_scatter(g, m, CADRE_SUM, counts, in_place != 0);
             check_allgather(g, m, count, counts, in_place != 0);
         }
     }
+    check_other_reductions(g, m, count);
     check_broadcast(g, m, count, 0);
     check_broadcast(g, m, count, n - 1);
     RANK_OK(cadre_barrier(g, NULL));
 }
 
-static void check_all_counts(cadre_group *g, void *ctx)
+static void check_all_types(cadre_group *g, void *ctx)
 {
-    const matrix *m = ctx;
+    const matrix *matrices = ctx;
     size_t n = (size_t)cadre_world_size(g);
     const size_t counts[] = {0, 1, n - 1, n, n + 1, 255, 256, 257, SMALL_COUNT};
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-        check_count(g, m, counts[i]);
-    }
-    if (m->dtype == CADRE_F32) {
-        check_count(g, m, LARGE_COUNT);
+    for (int dtype = 0; dtype < N_DTYPES; dtype++) {
+        for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+            check_count(g, &matrices[dtype], counts[i]);
+        }
     }
 }
 
-static void run_matrix(rank_link link, cadre_dtype dtype)
+// Many blocks of the owner's arithmetic, and more than a socket takes at once.
+static void check_large(cadre_group *g, void *ctx)
+{
+    const matrix *m = ctx;
+    size_t counts[MAX_RANKS];
+    cut(CUT_EVEN, LARGE_COUNT, cadre_world_size(g), counts);
+    for (int in_place = 0; in_place < 2; in_place++) {
+        check_allreduce(g, m, CADRE_SUM, LARGE_COUNT, in_place != 0);
+        check_reduce_scatter(g, m, CADRE_SUM, counts, in_place != 0);
+        check_allgather(g, m, LARGE_COUNT, counts, in_place != 0);
+    }
+    check_broadcast(g, m, LARGE_COUNT, 0);
+}
+
+static void run_all_types(rank_link link, int n)
+{
+    matrix matrices[N_DTYPES];
+    for (int i = 0; i < N_DTYPES; i++) {
+        matrices[i] = make_matrix((cadre_dtype)i);
+        for (int op = 0; op < N_OPS; op++) {
+            if (op != CADRE_MEAN || reference_is_real((cadre_dtype)i)) {
+                add_result(&matrices[i], (cadre_reduce_op)op, n, SMALL_COUNT);
+            }
+        }
+    }
+    run_as_threads(link, n, 0, check_all_types, matrices);
+    for (int i = 0; i < N_DTYPES; i++) {
+        free_results(&matrices[i]);
+    }
+}
+
+static void run_matrix(rank_link link)
 {
     for (int i = 0; i < N_RANK_COUNTS; i++) {
         int n = rank_counts[i];
-        matrix m;
-        matrix_init(&m, dtype, n);
-        run_as_threads(link, n, 0, check_all_counts, &m);
-        matrix_fini(&m, n);
+        run_all_types(link, n);
+        matrix large = make_matrix(CADRE_F32);
+        add_result(&large, CADRE_SUM, n, LARGE_COUNT);
+        run_as_threads(link, n, 0, check_large, &large);
+        free_results(&large);
     }
 }
-
-static const cadre_dtype dtypes[] = {CADRE_F32, CADRE_F64, CADRE_I64, CADRE_U8};
-enum { N_DTYPES = sizeof(dtypes) / sizeof(dtypes[0]) };
 
 static void agrees_with_the_tree_inproc(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_DTYPES; i++) {
-        run_matrix(LINK_INPROC, dtypes[i]);
-    }
+    run_matrix(LINK_INPROC);
 }
 
 static void agrees_with_the_tree_over_unix_sockets(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_DTYPES; i++) {
-        run_matrix(LINK_UNIX, dtypes[i]);
-    }
+    run_matrix(LINK_UNIX);
 }
 
 static void agrees_with_the_tree_over_tcp(void **state)
 {
     (void)state;
-    run_matrix(LINK_TCP, CADRE_F32);
-    run_matrix(LINK_TCP, CADRE_I64);
+    run_matrix(LINK_TCP);
 }
 
 static void agrees_with_the_tree_as_processes(void **state)
 {
     (void)state;
     for (int n = 1; n <= 4; n++) {
-        matrix m;
-        matrix_init(&m, CADRE_F32, n);
-        run_as_processes(n, 0, check_all_counts, &m);
-        matrix_fini(&m, n);
+        matrix m = make_matrix(CADRE_F32);
+        add_result(&m, CADRE_SUM, n, LARGE_COUNT);
+        run_as_processes(n, 0, check_large, &m);
+        free_results(&m);
     }
 }
 
 // Posts many works over different memory and waits for them out of order.
 static void post_many(cadre_group *g, void *ctx)
 {
-    enum { N_WORKS = 24, COUNT = 3000 };
+    enum { N_WORKS = 24, COUNT = POSTED_COUNT };
     const matrix *m = ctx;
     size_t nbytes = COUNT * cadre_dtype_bytes(m->dtype);
     const char *input = m->inputs[cadre_rank(g)];
@@ -366,8 +352,8 @@ static void post_many(cadre_group *g, void *ctx)
             RANK_OK(cadre_work_wait(works[i], 0));
         }
         for (int i = 0; i < N_WORKS; i++) {
-            check_buffer(recv[i], m->sum,
-                (COUNT - (size_t)i) * cadre_dtype_bytes(m->dtype));
+            check_buffer(
+                recv[i], m->dtype, m->results[CADRE_SUM], COUNT - (size_t)i);
         }
     }
 }
@@ -377,10 +363,10 @@ static void several_works_run_in_order(void **state)
     (void)state;
     for (int link = 0; link < N_LINKS; link++) {
         for (int n = 1; n <= 5; n++) {
-            matrix m;
-            matrix_init(&m, CADRE_F32, n);
+            matrix m = make_matrix(CADRE_F32);
+            add_result(&m, CADRE_SUM, n, POSTED_COUNT);
             run_as_threads((rank_link)link, n, 0, post_many, &m);
-            matrix_fini(&m, n);
+            free_results(&m);
         }
     }
 }
@@ -403,17 +389,17 @@ static void chain_works(cadre_group *g, void *ctx)
         g, sum.data + own, sum.data, counts, CADRE_F32, &second));
     RANK_OK(cadre_work_wait(second, 0));
     RANK_OK(cadre_work_wait(first, 0));
-    check_buffer(sum, m->sum, COUNT * sizeof(float));
+    check_buffer(sum, CADRE_F32, m->results[CADRE_SUM], COUNT);
 }
 
 static void a_work_may_use_what_the_one_before_it_makes(void **state)
 {
     (void)state;
     for (int link = 0; link < N_LINKS; link++) {
-        matrix m;
-        matrix_init(&m, CADRE_F32, 4);
+        matrix m = make_matrix(CADRE_F32);
+        add_result(&m, CADRE_SUM, 4, POSTED_COUNT);
         run_as_threads((rank_link)link, 4, 0, chain_works, &m);
-        matrix_fini(&m, 4);
+        free_results(&m);
     }
 }
 
@@ -427,5 +413,5 @@ int main(void)
         cmocka_unit_test(several_works_run_in_order),
         cmocka_unit_test(a_work_may_use_what_the_one_before_it_makes),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_inputs, free_inputs);
 }

@@ -117,11 +117,42 @@ static cadre_status call_other_type(cadre_group *g, int odd, float *m)
     return cadre_allreduce(g, m, m, 10, dtype, CADRE_SUM, NULL);
 }
 
+static cadre_status call_other_narrow_type(cadre_group *g, int odd, float *m)
+{
+    cadre_dtype dtype = cadre_rank(g) == odd ? CADRE_F16 : CADRE_BF16;
+    return cadre_allreduce(g, m, m, 10, dtype, CADRE_SUM, NULL);
+}
+
 static void other_types_are_told(void **state)
 {
     (void)state;
     check_scene(3, 0, call_other_type, CADRE_ERR_DESYNC,
         "allreduce #2 of 10 f64", "allreduce #2 of 10 i64");
+    check_scene(2, 0, call_other_narrow_type, CADRE_ERR_DESYNC,
+        "allreduce #2 of 10 bf16", "allreduce #2 of 10 f16");
+}
+
+static cadre_status call_other_reduction(cadre_group *g, int odd, float *m)
+{
+    cadre_reduce_op op = cadre_rank(g) == odd ? CADRE_MAX : CADRE_MEAN;
+    return cadre_allreduce(g, m, m, 10, CADRE_F32, op, NULL);
+}
+
+static cadre_status scatter_other_reduction(cadre_group *g, int odd, float *m)
+{
+    const size_t counts[] = {4, 4, 4};
+    cadre_reduce_op op = cadre_rank(g) == odd ? CADRE_PRODUCT : CADRE_SUM;
+    return cadre_reduce_scatter(g, m, m, counts, CADRE_BF16, op, NULL);
+}
+
+static void other_reductions_are_told(void **state)
+{
+    (void)state;
+    check_scene(3, 0, call_other_reduction, CADRE_ERR_DESYNC,
+        "allreduce #2 of 10 f32 (mean)", "allreduce #2 of 10 f32 (max)");
+    check_scene(3, 0, scatter_other_reduction, CADRE_ERR_DESYNC,
+        "reduce_scatter #2 of 12 bf16 (sum, parts ",
+        "reduce_scatter #2 of 12 bf16 (product, parts ");
 }
 
 static cadre_status call_other_root(cadre_group *g, int odd, float *m)
@@ -213,11 +244,11 @@ static void waiting_ends_and_names_who_is_missing(void **state)
         run_as_threads((rank_link)link, 2, 0, play, &s);
         assert_int_equal(s.outcomes[0].status, CADRE_ERR_TIMEOUT);
         assert_string_equal(s.outcomes[0].text,
-            "allreduce #2 of 100000 f32: waited 30 ms for rank 1");
+            "allreduce #2 of 100000 f32 (sum): waited 30 ms for rank 1");
     }
     // On a busy host ranks that are only slow are waited for as well.
     check_scene(3, 0, wait_briefly, CADRE_ERR_TIMEOUT,
-        "allreduce #2 of 100000 f32: waited 30 ms for rank", "");
+        "allreduce #2 of 100000 f32 (sum): waited 30 ms for rank", "");
 }
 
 static cadre_status wait_for_the_groups_limit(cadre_group *g, int odd, float *m)
@@ -267,8 +298,8 @@ static void a_rank_that_leaves_is_named(void **state)
             for (int r = 0; r < 4; r++) {
                 if (r != odd) {
                     assert_int_equal(s.outcomes[r].status, CADRE_ERR_PEER_LOST);
-                    assert_non_null(strstr(
-                        s.outcomes[r].text, "allreduce #2 of 100000 f32: "));
+                    assert_non_null(strstr(s.outcomes[r].text,
+                        "allreduce #2 of 100000 f32 (sum): "));
                     assert_non_null(strstr(s.outcomes[r].text, who));
                     assert_string_equal(
                         s.outcomes[r].text, s.outcomes[(odd + 1) % 4].text);
@@ -367,7 +398,7 @@ static void a_broken_group_lets_go_of_its_callers_memory(void **state)
         cadre_group_fail(g[0], CADRE_ERR_ABORTED, "stop"), CADRE_ERR_ABORTED);
     cadre_free(memory[0]);
     CHECK_FAILS(cadre_work_wait(works[1], 0), CADRE_ERR_PEER_LOST,
-        "allreduce #1 of 100000 f32: rank 0 has left");
+        "allreduce #1 of 100000 f32 (sum): rank 0 has left");
     cadre_free(memory[1]);
     for (int r = 0; r < 2; r++) {
         cadre_group_release(g[r]);
@@ -382,6 +413,7 @@ int main(void)
         cmocka_unit_test(other_operations_are_told),
         cmocka_unit_test(other_counts_are_told),
         cmocka_unit_test(other_types_are_told),
+        cmocka_unit_test(other_reductions_are_told),
         cmocka_unit_test(other_roots_are_told),
         cmocka_unit_test(other_parts_are_told),
         cmocka_unit_test(a_call_left_out_is_told),

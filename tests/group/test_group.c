@@ -67,6 +67,10 @@ static void senseless_arguments_are_refused(void **state)
         CADRE_ERR_INVALID_ARG, "9 is no element type");
     CHECK_FAILS(cadre_allreduce(g, x, x, 2, CADRE_F32, no_op, NULL),
         CADRE_ERR_INVALID_ARG, "7 is no reduce operation");
+    CHECK_FAILS(cadre_allreduce(g, x, x, 2, CADRE_I32, CADRE_MEAN, NULL),
+        CADRE_ERR_INVALID_ARG, "a mean of i32 is not defined");
+    CHECK_FAILS(cadre_reduce_scatter(g, x, x, two, CADRE_U8, CADRE_MEAN, NULL),
+        CADRE_ERR_INVALID_ARG, "a mean of u8 is not defined");
     CHECK_FAILS(cadre_allreduce(g, NULL, x, 2, CADRE_F32, CADRE_SUM, NULL),
         CADRE_ERR_INVALID_ARG, "send is NULL");
     CHECK_FAILS(cadre_allreduce(g, x, NULL, 2, CADRE_F32, CADRE_SUM, NULL),

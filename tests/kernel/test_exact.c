@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "support/check.h"
+#include "support/isa.h"
 
 #include "base/random.h"
 #include "kernel/exact.h"
@@ -97,7 +98,7 @@ static void does_not_know_order_or_ranks(void **state)
 
 static void squares_do_not_depend_on_where_a_run_is_cut(void **state)
 {
-    (void)state;
+    use_isa(state);
     enum { N = 2000, INDEX = 48 };
     static float x[N];
     for (int i = 0; i < N; i++) {
@@ -125,25 +126,31 @@ static void squares_do_not_depend_on_where_a_run_is_cut(void **state)
 
 static void squares_use_eight_lanes_joined_by_the_tree(void **state)
 {
-    (void)state;
-    float x[11];
-    for (int i = 0; i < 11; i++) {
+    use_isa(state);
+    enum { MOST = 70 };
+    float x[MOST];
+    for (int i = 0; i < MOST; i++) {
         x[i] = 1.0f + 0.1f * (float)i;
     }
-    double lane[8] = {0};
-    for (int i = 0; i < 11; i++) {
-        lane[i % 8] += (double)x[i] * x[i];
+    x[1] = 0x1p-149f;
+    x[2] = 0x1.fffffep127f;
+    x[3] = -0.0f;
+    for (size_t count = 0; count <= MOST; count++) {
+        double lane[8] = {0};
+        for (size_t i = 0; i < count; i++) {
+            lane[i % 8] += (double)x[i] * x[i];
+        }
+        double expected = ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
+                          ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+        cadre_exact sum = {0};
+        assert_true(cadre_add_squares(&sum, x, 512, count));
+        assert_true(cadre_exact_value(&sum) == expected);
     }
-    double expected = ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
-                      ((lane[4] + lane[5]) + (lane[6] + lane[7]));
-    cadre_exact sum = {0};
-    assert_true(cadre_add_squares(&sum, x, 512, 11));
-    assert_true(cadre_exact_value(&sum) == expected);
 }
 
 static void squares_flag_what_is_not_finite(void **state)
 {
-    (void)state;
+    use_isa(state);
     float x[300] = {0};
     x[299] = INFINITY;
     x[10] = 2.0f;
@@ -163,9 +170,9 @@ int main(void)
         cmocka_unit_test(cuts_bits_below_its_unit),
         cmocka_unit_test(refuses_what_is_not_finite),
         cmocka_unit_test(does_not_know_order_or_ranks),
-        cmocka_unit_test(squares_do_not_depend_on_where_a_run_is_cut),
-        cmocka_unit_test(squares_use_eight_lanes_joined_by_the_tree),
-        cmocka_unit_test(squares_flag_what_is_not_finite),
+        ON_EVERY_ISA(squares_do_not_depend_on_where_a_run_is_cut),
+        ON_EVERY_ISA(squares_use_eight_lanes_joined_by_the_tree),
+        ON_EVERY_ISA(squares_flag_what_is_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "support/check.h"
+#include "support/isa.h"
 
 #include "base/random.h"
 #include "optim/optim.h"
@@ -72,7 +73,7 @@ static void reference_adamw(const cadre_scalars *s, arrays *a)
 
 static void adamw_is_its_definition_bit_for_bit(void **state)
 {
-    (void)state;
+    use_isa(state);
     static arrays a;
     static arrays b;
     fill(&a, 1);
@@ -85,6 +86,41 @@ static void adamw_is_its_definition_bit_for_bit(void **state)
         update(&cadre_optim_adamw, &s, &a, 0, N);
         reference_adamw(&s, &b);
         assert_memory_equal(&a, &b, sizeof(a));
+    }
+}
+
+static void reference_sgd(const cadre_scalars *s, bool momentum, arrays *a)
+{
+    for (int i = 0; i < N; i++) {
+        volatile float g = a->grad[i] * 0.25f;
+        volatile float decay = s->value[1] * a->params[i];
+        g = g + decay;
+        if (momentum) {
+            volatile float kept = s->value[2] * a->slot[0][i];
+            g = a->slot[0][i] = kept + g;
+        }
+        volatile float step = s->value[0] * g;
+        a->params[i] = a->params[i] - step;
+    }
+}
+
+static void sgd_is_its_definition_bit_for_bit(void **state)
+{
+    use_isa(state);
+    static arrays a;
+    static arrays b;
+    const cadre_powers none = {1.0, 1.0};
+    for (int momentum = 0; momentum < 2; momentum++) {
+        cadre_hyper h = hyper;
+        h.momentum = momentum ? hyper.momentum : 0.0;
+        cadre_scalars s = cadre_optim_sgd.scalars(&h, h.lr, &none);
+        fill(&a, 1);
+        fill(&b, 1);
+        for (int t = 1; t <= 5; t++) {
+            update(&cadre_optim_sgd, &s, &a, 0, N);
+            reference_sgd(&s, momentum != 0, &b);
+            assert_memory_equal(&a, &b, sizeof(a));
+        }
     }
 }
 
@@ -129,7 +165,7 @@ static void sgd_has_momentum_and_decay(void **state)
 
 static void updating_parts_is_updating_the_whole(void **state)
 {
-    (void)state;
+    use_isa(state);
     const cadre_optim_ops *const all[] = {&cadre_optim_adamw, &cadre_optim_sgd};
     static arrays whole;
     static arrays parts;
@@ -160,10 +196,11 @@ static void the_rate_rises_and_stays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adamw_is_its_definition_bit_for_bit),
+        ON_EVERY_ISA(adamw_is_its_definition_bit_for_bit),
         cmocka_unit_test(adamw_first_step_is_the_learning_rate),
+        ON_EVERY_ISA(sgd_is_its_definition_bit_for_bit),
         cmocka_unit_test(sgd_has_momentum_and_decay),
-        cmocka_unit_test(updating_parts_is_updating_the_whole),
+        ON_EVERY_ISA(updating_parts_is_updating_the_whole),
         cmocka_unit_test(the_rate_rises_and_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -104,7 +104,14 @@ static void calls_are_put_in_words(void **state)
         .sequence = 12,
         .count = 100,
     };
-    check_text(call, "allreduce #12 of 100 f32");
+    check_text(call, "allreduce #12 of 100 f32 (sum)");
+    call.reduce_op = CADRE_PRODUCT;
+    call.dtype = CADRE_BF16;
+    check_text(call, "allreduce #12 of 100 bf16 (product)");
+    call.reduce_op = (cadre_reduce_op)5;
+    check_text(call, "allreduce #12 of 100 bf16 (?)");
+    call.reduce_op = CADRE_SUM;
+    call.dtype = CADRE_F32;
     call.operation = CADRE_OP_BROADCAST;
     call.root = 3;
     check_text(call, "broadcast #12 of 100 f32 from root 3");
@@ -115,7 +122,8 @@ static void calls_are_put_in_words(void **state)
     check_text(call, "allgather #12 of 100 f32 (parts 00000000000000ab)");
     call.operation = CADRE_OP_REDUCE_SCATTER;
     call.dtype = (cadre_dtype)200;
-    check_text(call, "reduce_scatter #12 of 100 ? (parts 00000000000000ab)");
+    check_text(
+        call, "reduce_scatter #12 of 100 ? (sum, parts 00000000000000ab)");
     call.operation = CADRE_OP_FOLD;
     call.dtype = CADRE_F64;
     check_text(call, "fold #12 of 100 f64 (layout 00000000000000ab)");
@@ -126,9 +134,11 @@ static void calls_are_put_in_words(void **state)
     call.sequence = UINT64_MAX;
     call.count = UINT64_MAX;
     call.detail = UINT64_MAX;
+    call.dtype = CADRE_BF16;
+    call.reduce_op = CADRE_PRODUCT;
     check_text(call,
-        "reduce_scatter #18446744073709551615 of 18446744073709551615 f64 "
-        "(parts ffffffffffffffff)");
+        "reduce_scatter #18446744073709551615 of 18446744073709551615 bf16 "
+        "(product, parts ffffffffffffffff)");
 }
 
 static void each_field_of_the_call_is_compared(void **state)
