@@ -27,6 +27,8 @@ endif()
 if(CADRE_SANITIZE)
     target_compile_options(cadre_flags INTERFACE
         -fsanitize=${CADRE_SANITIZE} -fno-sanitize-recover=all)
+    # For tests alone: they are more patient then.
+    target_compile_definitions(cadre_flags INTERFACE CADRE_SANITIZED=1)
     target_link_options(cadre_flags INTERFACE -fsanitize=${CADRE_SANITIZE})
 endif()
 # Our own mistakes are asserted in every build but the release.
