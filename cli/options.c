@@ -18,8 +18,8 @@ static bool same_name(const char *given, size_t nbytes, const char *name)
         return false;
     }
     for (size_t i = 0; i < nbytes; i++) {
-        char c = i > 1 && given[i] == '_' ? '-' : given[i];
-        if (c != name[i]) {
+        bool alike = i > 1 && given[i] == '_' && name[i] == '-';
+        if (!alike && given[i] != name[i]) {
             return false;
         }
     }
@@ -49,6 +49,7 @@ static void refuse_unknown(const char *command, const option *options,
 {
     char word[64];
     snprintf(word, sizeof(word), "%.*s", (int)nbytes, given);
+    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): --help is there
     const char *best = options[0].name;
     for (int i = 1; i < n_options; i++) {
         const char *pair[] = {best, options[i].name};

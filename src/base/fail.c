@@ -20,7 +20,7 @@ static void keep(const char *format, va_list arguments, const char *suffix)
     memcpy(text, fresh, sizeof(text));
 }
 
-cadre_status cadre_fail(cadre_status status, const char *format, ...)
+cadre_status(cadre_fail)(cadre_status status, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -29,7 +29,7 @@ cadre_status cadre_fail(cadre_status status, const char *format, ...)
     return status;
 }
 
-cadre_status cadre_fail_errno(
+cadre_status(cadre_fail_errno)(
     cadre_status status, int errno_value, const char *format, ...)
 {
     // The POSIX strerror_r; the names of errno values are short.

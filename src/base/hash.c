@@ -10,5 +10,5 @@
 
 uint64_t cadre_hash(const void *data, size_t nbytes, uint64_t seed)
 {
-    return XXH64(data, nbytes, seed);
+    return XXH64(data == NULL ? "" : data, nbytes, seed);
 }

@@ -97,7 +97,7 @@ void cadre_signals_restore_in_child(const sigset_t *mask)
     signal(SIGTERM, SIG_DFL);
     sigdelset(&hearing, SIGINT);
     sigdelset(&hearing, SIGTERM);
-    sigprocmask(SIG_SETMASK, &hearing, NULL);
+    pthread_sigmask(SIG_SETMASK, &hearing, NULL);
 }
 
 void cadre_signals_release(void)

@@ -91,7 +91,7 @@ static void count_elements(cadre_buckets *b)
 {
     for (int i = 0; i < b->n_buckets; i++) {
         cadre_bucket *bucket = &b->buckets[i];
-        bucket->parts = b->parts + i * b->n_owners;
+        bucket->parts = b->parts + (size_t)i * (size_t)b->n_owners;
         for (int r = 0; r < b->n_owners; r++) {
             cadre_bucket_part *part = &bucket->parts[r];
             for (int s = 0; s < part->n_slices; s++) {

@@ -27,6 +27,12 @@ struct cadre_control_exchange {
     cadre_part *receives;
 };
 
+// What a rank said, or says.
+static int64_t *words_of(const cadre_control_exchange *x, int rank)
+{
+    return x->words + (size_t)rank * N_WORDS;
+}
+
 cadre_status cadre_control_create(
     cadre_group *group, cadre_control_exchange **out)
 {
@@ -47,8 +53,8 @@ cadre_status cadre_control_create(
         return CADRE_ERR_NO_MEMORY;
     }
     for (int r = 0; r < (int)n; r++) {
-        x->runs[r] = (cadre_run){.data = x->words + r * N_WORDS,
-            .nbytes = N_WORDS * sizeof(*x->words)};
+        x->runs[r] = (cadre_run){
+            .data = words_of(x, r), .nbytes = N_WORDS * sizeof(*x->words)};
         if (r == rank) {
             continue;
         }
@@ -120,7 +126,7 @@ cadre_status cadre_control_run(
     cadre_control_exchange *exchange, cadre_control *control)
 {
     int n = cadre_world_size(exchange->group);
-    pack(control, exchange->words + cadre_rank(exchange->group) * N_WORDS);
+    pack(control, words_of(exchange, cadre_rank(exchange->group)));
     cadre_work *work;
     cadre_call call = {
         .operation = CADRE_OP_CONTROL,
@@ -135,7 +141,7 @@ cadre_status cadre_control_run(
 
     cadre_control sum = {.finite = true};
     for (int r = 0; r < n; r++) {
-        CADRE_TRY(add(&sum, exchange->words + r * N_WORDS, r));
+        CADRE_TRY(add(&sum, words_of(exchange, r), r));
     }
     *control = sum;
     return CADRE_OK;

@@ -109,7 +109,8 @@ static int step(cadre_group *world, const wishes *w, long i, float *data)
         return failed(rank);
     }
     int n = cadre_world_size(world);
-    float wanted = (float)(n * (n + 1) / 2);
+    int sum_of_ranks = n * (n + 1) / 2;
+    float wanted = (float)sum_of_ranks;
     if (data[0] < wanted || data[COUNT - 1] > wanted) {
         fprintf(stderr, "rank %d got a wrong sum\n", rank);
         return EXIT_FAILURE;
