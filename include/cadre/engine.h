@@ -181,8 +181,9 @@ CADRE_API CADRE_MUST_CHECK cadre_status cadre_leaf_end(
 /**
  * Waits for all ranks' gradients, decides (clip, skip) and updates.
  *
- * All ranks decide from the same bits.  out may be NULL.  After an error the
- * step is closed and no rank has updated.
+ * All ranks decide from the same bits.  out may be NULL.  After an error, but
+ * for CADRE_ERR_NOT_FINITE, the step is closed, no rank has updated, and the
+ * group is over: the other ranks were told why, and cadre_step_begin() says so.
  *
  * Errors: CADRE_ERR_STATE  no step is open, or a leaf was not closed
  *         CADRE_ERR_NOT_FINITE  ten steps in a row were skipped

@@ -79,11 +79,11 @@ CADRE_API CADRE_MUST_CHECK cadre_status cadre_model_seal(cadre_model *model);
 /** The number of parameters (tensors). */
 CADRE_API int cadre_model_param_count(const cadre_model *model);
 
-/** The name of parameter index. */
+/** The name of parameter index, or NULL if there is no such parameter. */
 CADRE_API const char *cadre_model_param_name(
     const cadre_model *model, int index);
 
-/** The number of elements of parameter index. */
+/** The number of elements of parameter index; 0 if there is none. */
 CADRE_API size_t cadre_model_param_elements(
     const cadre_model *model, int index);
 

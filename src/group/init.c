@@ -72,7 +72,7 @@ cadre_status cadre_init(const cadre_init_options *options, cadre_group **out)
 {
     static const cadre_init_options defaults;
     cadre_place place;
-    int timeout_ms;
+    int timeout_ms = 0;
     if (out == NULL) {
         return cadre_fail(CADRE_ERR_INVALID_ARG, "cadre_init: out is NULL");
     }

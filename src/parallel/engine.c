@@ -240,6 +240,10 @@ static cadre_status make_parts(cadre_engine *e)
 cadre_status cadre_engine_create(
     cadre_model *model, const cadre_engine_options *options, cadre_engine **out)
 {
+    if (model == NULL || out == NULL) {
+        return cadre_fail(
+            CADRE_ERR_INVALID_ARG, "engine: the model or out is NULL");
+    }
     if (!model->sealed || model->has_engine) {
         return cadre_fail(CADRE_ERR_STATE,
             "engine: the model is not sealed, or has an engine already");
@@ -334,6 +338,10 @@ int cadre_engine_state_bytes(
 
 cadre_status cadre_engine_replicas_equal(cadre_engine *engine, bool *equal)
 {
+    if (engine == NULL || equal == NULL) {
+        return cadre_fail(
+            CADRE_ERR_INVALID_ARG, "engine: the engine or equal is NULL");
+    }
     return cadre_compare_word(
         engine->group, cadre_model_hash(engine->model), equal);
 }

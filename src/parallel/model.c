@@ -98,8 +98,16 @@ cadre_status cadre_model_add(cadre_model *model, const char *name,
     return CADRE_OK;
 }
 
+static cadre_status no_model(void)
+{
+    return cadre_fail(CADRE_ERR_INVALID_ARG, "the model is NULL");
+}
+
 cadre_status cadre_model_seal(cadre_model *model)
 {
+    if (model == NULL) {
+        return no_model();
+    }
     if (model->sealed) {
         return cadre_fail(CADRE_ERR_STATE, "the model is sealed already");
     }
@@ -129,14 +137,19 @@ static const cadre_segment *segment_at(const cadre_model *model, int index)
     return &model->layout.segments[index];
 }
 
+static bool has_param(const cadre_model *model, int index)
+{
+    return index >= 0 && index < model->layout.n_segments;
+}
+
 const char *cadre_model_param_name(const cadre_model *model, int index)
 {
-    return segment_at(model, index)->name;
+    return has_param(model, index) ? segment_at(model, index)->name : NULL;
 }
 
 size_t cadre_model_param_elements(const cadre_model *model, int index)
 {
-    return segment_at(model, index)->count;
+    return has_param(model, index) ? segment_at(model, index)->count : 0;
 }
 
 float *cadre_model_values(const cadre_model *model, int segment)
@@ -149,16 +162,15 @@ float *cadre_model_values(const cadre_model *model, int segment)
 
 float *cadre_model_param(cadre_model *model, int index)
 {
-    if (!model->sealed || index < 0 || index >= model->layout.n_segments) {
-        return NULL;
-    }
-    return cadre_model_values(model, index);
+    return model->sealed && has_param(model, index)
+               ? cadre_model_values(model, index)
+               : NULL;
 }
 
 const float *cadre_model_grad(const cadre_model *model, int index)
 {
-    if (model->grads == NULL || index < 0 ||
-        index >= model->layout.n_segments || segment_at(model, index)->frozen) {
+    if (model->grads == NULL || !has_param(model, index) ||
+        segment_at(model, index)->frozen) {
         return NULL;
     }
     return model->grads + segment_at(model, index)->offset;
@@ -198,16 +210,22 @@ static cadre_tensor *tensors_of(const cadre_model *model)
     return tensors;
 }
 
-static cadre_status not_sealed(void)
+// What saving and loading want.
+static cadre_status check_file_call(const cadre_model *model, const char *path)
 {
-    return cadre_fail(CADRE_ERR_STATE, "the model is not sealed yet");
+    if (model == NULL || path == NULL) {
+        return cadre_fail(
+            CADRE_ERR_INVALID_ARG, "a model file needs a model and a path");
+    }
+    if (!model->sealed) {
+        return cadre_fail(CADRE_ERR_STATE, "the model is not sealed yet");
+    }
+    return CADRE_OK;
 }
 
 cadre_status cadre_model_save(const cadre_model *model, const char *path)
 {
-    if (!model->sealed) {
-        return not_sealed();
-    }
+    CADRE_TRY(check_file_call(model, path));
     cadre_tensor *tensors = tensors_of(model);
     char *layout = cadre_layout_json(&model->layout);
     cadre_status status = CADRE_ERR_NO_MEMORY;
@@ -222,9 +240,7 @@ cadre_status cadre_model_save(const cadre_model *model, const char *path)
 
 cadre_status cadre_model_load(cadre_model *model, const char *path)
 {
-    if (!model->sealed) {
-        return not_sealed();
-    }
+    CADRE_TRY(check_file_call(model, path));
     cadre_tensor *tensors = tensors_of(model);
     if (tensors == NULL) {
         return CADRE_ERR_NO_MEMORY;

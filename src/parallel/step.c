@@ -106,8 +106,18 @@ static void advance(cadre_engine *e, bool wait)
 
 // --- hooks ---
 
+static cadre_status no_engine(void)
+{
+    return cadre_fail(CADRE_ERR_INVALID_ARG, "the engine is NULL");
+}
+
 cadre_status cadre_step_begin(cadre_engine *engine)
 {
+    if (engine == NULL) {
+        return no_engine();
+    }
+    // After a failed step the group is over, and so is the engine.
+    CADRE_TRY(cadre_group_progress(engine->group));
     if (engine->open) {
         return cadre_fail(CADRE_ERR_STATE,
             "step_begin: a step is open; close it with cadre_step_end");
@@ -130,7 +140,7 @@ cadre_status cadre_step_begin(cadre_engine *engine)
 
 bool cadre_leaf_next(cadre_engine *engine, int *leaf)
 {
-    if (!engine->open) {
+    if (engine == NULL || leaf == NULL || !engine->open) {
         return false;
     }
     stay s = enter();
@@ -159,8 +169,9 @@ bool cadre_leaf_next(cadre_engine *engine, int *leaf)
 
 float *cadre_leaf_grad(cadre_engine *engine, int leaf, int index)
 {
-    return engine->open ? cadre_leaves_grad(&engine->leaves, leaf, index)
-                        : NULL;
+    return engine != NULL && engine->open
+               ? cadre_leaves_grad(&engine->leaves, leaf, index)
+               : NULL;
 }
 
 // A failed call of a hook ends the step.
@@ -180,6 +191,9 @@ static cadre_status no_step(const char *call)
 
 cadre_status cadre_grad_ready(cadre_engine *engine, int leaf, int index)
 {
+    if (engine == NULL) {
+        return no_engine();
+    }
     if (!engine->open) {
         return no_step("grad_ready");
     }
@@ -190,6 +204,9 @@ cadre_status cadre_grad_ready(cadre_engine *engine, int leaf, int index)
 cadre_status cadre_leaf_end(
     cadre_engine *engine, int leaf, double loss, int64_t weight)
 {
+    if (engine == NULL) {
+        return no_engine();
+    }
     if (!engine->open) {
         return no_step("leaf_end");
     }
@@ -323,6 +340,9 @@ static cadre_status give_up(cadre_engine *e, cadre_status status)
 
 cadre_status cadre_step_end(cadre_engine *engine, cadre_step_report *out)
 {
+    if (engine == NULL) {
+        return no_engine();
+    }
     if (!engine->open) {
         return no_step("step_end");
     }

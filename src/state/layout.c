@@ -52,18 +52,56 @@ static cadre_status reserve(cadre_layout *layout)
     return CADRE_OK;
 }
 
+// The bytes of the UTF-8 character at text, or 0 if it is none: overlong forms,
+// surrogates and numbers beyond U+10FFFF are none (RFC 3629, section 4).
+static size_t utf8_bytes(const unsigned char *text)
+{
+    unsigned char first = text[0];
+    if (first < 0x80) {
+        return 1;
+    }
+    size_t n = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+    unsigned char lowest = 0x80; // of the second byte
+    unsigned char highest = 0xbf;
+    if (first < 0xc2 || first > 0xf4) {
+        return 0;
+    }
+    if (first == 0xe0) {
+        lowest = 0xa0;
+    } else if (first == 0xed) {
+        highest = 0x9f;
+    } else if (first == 0xf0) {
+        lowest = 0x90;
+    } else if (first == 0xf4) {
+        highest = 0x8f;
+    }
+    if (text[1] < lowest || text[1] > highest) {
+        return 0;
+    }
+    for (size_t i = 2; i < n; i++) {
+        if (text[i] < 0x80 || text[i] > 0xbf) {
+            return 0;
+        }
+    }
+    return n;
+}
+
 static bool usable_name(const char *name)
 {
     size_t nbytes = strlen(name);
     if (nbytes == 0 || nbytes > MOST_NAME_BYTES) {
         return false;
     }
-    for (const char *at = name; *at != '\0'; at++) {
-        if ((unsigned char)*at < 0x20 || *at == 0x7f) {
+    const unsigned char *at = (const unsigned char *)name;
+    while (*at != '\0') {
+        size_t n = utf8_bytes(at);
+        if (n == 0 || *at < 0x20 || *at == 0x7f) {
             return false;
         }
+        at += n;
     }
-    return true;
+    // A model file has its metadata under this name.
+    return strcmp(name, "__metadata__") != 0;
 }
 
 // The product of the extents, or 0 if there is none to be had.
@@ -86,8 +124,8 @@ static cadre_status validate(const cadre_layout *layout, const char *name,
 {
     if (!usable_name(name) || !usable_name(unit)) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "a parameter's name and unit need 1 to %d bytes without control "
-            "characters",
+            "a parameter's name and unit need 1 to %d bytes of UTF-8 without "
+            "control characters, and not '__metadata__'",
             MOST_NAME_BYTES);
     }
     for (int i = 0; i < layout->n_segments; i++) {

@@ -36,9 +36,12 @@ static json_t *header_json(
         }
         json_int_t end =
             offset + (json_int_t)(tensors[i].count * sizeof(float));
-        json_object_set_new(root, tensors[i].name,
-            json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape", shape,
-                "data_offsets", offset, end));
+        json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32",
+            "shape", shape, "data_offsets", offset, end);
+        if (json_object_set_new(root, tensors[i].name, entry) != 0) {
+            json_decref(root);
+            return NULL;
+        }
         offset = end;
     }
     return root;

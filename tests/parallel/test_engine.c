@@ -582,6 +582,16 @@ static void refuse_options(cadre_group *world)
     CHECK_FAILS(cadre_step_end(e, NULL), CADRE_ERR_STATE, "no step is open");
     CHECK_OK(cadre_step_begin(e));
     CHECK_FAILS(cadre_step_begin(e), CADRE_ERR_STATE, "a step is open");
+    CHECK_FAILS(cadre_step_end(e, NULL), CADRE_ERR_STATE, "0 of this rank's");
+    CHECK_FAILS(cadre_step_begin(e), CADRE_ERR_ABORTED, "gave up step 1");
+    assert_null(cadre_model_param_name(m, N_PARAMS));
+    assert_null(cadre_model_param(m, -1));
+    assert_int_equal(cadre_model_param_elements(m, -1), 0);
+    CHECK_FAILS(cadre_model_save(m, NULL), CADRE_ERR_INVALID_ARG, "path");
+    CHECK_FAILS(cadre_model_seal(NULL), CADRE_ERR_INVALID_ARG, "NULL");
+    CHECK_FAILS(
+        cadre_engine_create(m, NULL, NULL), CADRE_ERR_INVALID_ARG, "NULL");
+    CHECK_FAILS(cadre_step_begin(NULL), CADRE_ERR_INVALID_ARG, "NULL");
     cadre_engine_destroy(e);
     cadre_model_destroy(m);
 }

@@ -63,7 +63,16 @@ static void refuses_names_and_shapes_that_make_no_sense(void **state)
         CADRE_ERR_INVALID_ARG, "memory");
     CHECK_FAILS(cadre_layout_add(&layout, "x", "u", &good, 0, false),
         CADRE_ERR_INVALID_ARG, "extents");
+    const char *const no_utf8[] = {"\xff", "a\x80", "\xc0\x80", "\xe2\x82",
+        "\xed\xa0\x80", "\xf4\x90\x80\x80", "__metadata__"};
+    for (size_t i = 0; i < sizeof(no_utf8) / sizeof(no_utf8[0]); i++) {
+        CHECK_FAILS(cadre_layout_add(&layout, no_utf8[i], "u", &good, 1, false),
+            CADRE_ERR_INVALID_ARG, "UTF-8");
+    }
     assert_int_equal(layout.n_segments, 4);
+    CHECK_OK(cadre_layout_add(&layout,
+        "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80", "u", &good, 1,
+        false));
     cadre_layout_fini(&layout);
 }
 
