@@ -326,6 +326,7 @@ static void agrees_with_the_tree_over_tcp(void **state)
     (void)state;
     run_matrix(LINK_TCP, CADRE_F32);
     run_matrix(LINK_TCP, CADRE_I64);
+    run_matrix(LINK_CHECKED, CADRE_F32);
 }
 
 static void agrees_with_the_tree_as_processes(void **state)

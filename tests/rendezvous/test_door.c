@@ -2,8 +2,7 @@
 //
 // Who is let in, and who is not: strangers, and ranks of other jobs.
 
-#define _GNU_SOURCE // getifaddrs
-
+#include "support/afar.h"
 #include "support/check.h"
 
 #include "base/clock.h"
@@ -11,10 +10,6 @@
 #include "base/socket.h"
 #include "rendezvous/applicant.h"
 #include "rendezvous/door.h"
-#include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -456,39 +451,6 @@ static void one_of_another_user_is_refused(void **state)
     leave(&h);
 }
 
-// An address of this host that is not the loopback's.
-static bool find_address(cadre_address *out)
-{
-    struct ifaddrs *all = NULL;
-    bool found = false;
-    assert_int_equal(getifaddrs(&all), 0);
-    for (struct ifaddrs *a = all; a != NULL && !found; a = a->ifa_next) {
-        found = a->ifa_addr != NULL && a->ifa_addr->sa_family == AF_INET &&
-                (a->ifa_flags & (IFF_UP | IFF_LOOPBACK)) == IFF_UP;
-        if (found) {
-            out->nbytes = sizeof(struct sockaddr_in);
-            memset(&out->storage, 0, sizeof(out->storage));
-            memcpy(&out->storage, a->ifa_addr, out->nbytes);
-        }
-    }
-    freeifaddrs(all);
-    return found;
-}
-
-// Comes from another address than it goes to, as from another host.
-static int knock_from_afar(const house *h)
-{
-    cadre_address loopback;
-    assert_true(cadre_address_parse("127.0.0.1:0", &loopback));
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(
-        bind(fd, (struct sockaddr *)&loopback.storage, loopback.nbytes), 0);
-    const struct sockaddr *to = (const struct sockaddr *)&h->address.storage;
-    assert_int_equal(connect(fd, to, h->address.nbytes), 0);
-    assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
-    return fd;
-}
-
 static void one_of_another_host_needs_a_secret(void **state)
 {
     (void)state;
@@ -500,7 +462,7 @@ static void one_of_another_host_needs_a_secret(void **state)
     uint8_t bytes[CADRE_HELLO_BYTES];
     cadre_hello hello = hello_to(OWN_RANK, 3);
     build(&h, CADRE_PROOF_USER, OWN_RANK);
-    if (!find_address(&h.address)) {
+    if (!find_afar(&h.address)) {
         leave(&h);
         print_message("this host has no address but the loopback's\n");
         skip();
@@ -514,7 +476,7 @@ static void one_of_another_host_needs_a_secret(void **state)
     assert_true(cadre_address_parse(bound, &h.address));
     CHECK_OK(cadre_door_open(listener, &rules, "hub", &h.door));
 
-    int fd = knock_from_afar(&h);
+    int fd = connect_from_afar(&h.address);
     CHECK_FAILS(cadre_applicant_begin(&a, &h.credentials, &hello, fd),
         CADRE_ERR_INVALID_ARG,
         "another host, and this job has no secret: give every rank the same "
@@ -530,10 +492,9 @@ static void one_of_another_host_needs_a_secret(void **state)
     cadre_credentials_drop(&h.credentials);
     h.credentials = know("secret");
     cadre_door_close(h.door);
-    h.address.nbytes = sizeof(struct sockaddr_in);
     CHECK_OK(cadre_socket_listen(&h.address, &listener, NULL));
     CHECK_OK(cadre_door_open(listener, &rules, "hub", &h.door));
-    fd = knock_from_afar(&h);
+    fd = connect_from_afar(&h.address);
     assert_true(prove(&h, &h.credentials, &hello, fd, &v));
     close(v.socket);
     close(fd);

@@ -29,28 +29,28 @@
 #include "cadre/status.h"
 
 /** The call must succeed; else its sentence is shown. */
-#define CHECK_OK(call)                                                         \
-    do {                                                                       \
-        cadre_status check_status_ = (call);                                   \
-        if (check_status_ != CADRE_OK) {                                       \
-            fail_msg("%s: %s: %s", #call, cadre_status_name(check_status_),    \
-                cadre_error_text());                                           \
-        }                                                                      \
+#define CHECK_OK(call)                                                      \
+    do {                                                                    \
+        cadre_status check_status_ = (call);                                \
+        if (check_status_ != CADRE_OK) {                                    \
+            fail_msg("%s: %s: %s", #call, cadre_status_name(check_status_), \
+                cadre_error_text());                                        \
+        }                                                                   \
     } while (0)
 
 /** The call must return this status, and its text must contain words. */
-#define CHECK_FAILS(call, wanted, words)                                       \
-    do {                                                                       \
-        cadre_status check_status_ = (call);                                   \
-        if (check_status_ != (wanted)) {                                       \
-            fail_msg("%s: %s instead of %s: %s", #call,                        \
-                cadre_status_name(check_status_), cadre_status_name(wanted),   \
-                cadre_error_text());                                           \
-        }                                                                      \
-        if (strstr(cadre_error_text(), (words)) == NULL) {                     \
-            fail_msg("%s: the text lacks '%s': %s", #call, (words),            \
-                cadre_error_text());                                           \
-        }                                                                      \
+#define CHECK_FAILS(call, wanted, words)                                     \
+    do {                                                                     \
+        cadre_status check_status_ = (call);                                 \
+        if (check_status_ != (wanted)) {                                     \
+            fail_msg("%s: %s instead of %s: %s", #call,                      \
+                cadre_status_name(check_status_), cadre_status_name(wanted), \
+                cadre_error_text());                                         \
+        }                                                                    \
+        if (strstr(cadre_error_text(), (words)) == NULL) {                   \
+            fail_msg("%s: the text lacks '%s': %s", #call, (words),          \
+                cadre_error_text());                                         \
+        }                                                                    \
     } while (0)
 
 #include <string.h>
