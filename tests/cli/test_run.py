@@ -119,7 +119,7 @@ class Requests(RunTest):
         self.assertLessEqual(len(lines), 24)
         self.assertLessEqual(max(map(len, lines)), 80)
         for words in ("-n N", "--threads", "--log-dir", "--tag", "CADRE_STORE",
-                      "cadre run -n 2"):
+                      "CADRE_SECRET_FD", "cadre run -n 2"):
             self.assertIn(words, done.stdout)
         self.assertNotIn("--nnodes", done.stdout)
 
