@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Linux: SO_PEERCRED, and the tables of TCP sockets in /proc/net, which have a
-// line for each socket: its two ends, its state, its owner, its inode.
+// Linux: SO_PEERCRED; for TCP the kernel is asked for the socket with the two
+// ends in reverse (sock_diag(7)).  Where it does not take that question, it is
+// looked for in the tables of /proc/net, which have a line for each socket: its
+// two ends, its state, its owner, its inode.
 
 #define _GNU_SOURCE // struct ucred
 
@@ -9,17 +11,22 @@
 
 #include "base/number.h"
 #include <errno.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 enum {
     END_BYTES = 48,   // "0100007F:1F90", or of IPv6
     LINE_BYTES = 512, // of the table
-    // A table that changes while it is read may leave a line out.
-    ATTEMPTS = 3,
+    // A table that changes while it is read may leave lines out.
+    ATTEMPTS = 20,
 };
 
 typedef union end {
@@ -130,6 +137,121 @@ static bool find_owner(
     return found;
 }
 
+static bool find_in_table(const end *own, const end *peer, uid_t *user)
+{
+    const char *table =
+        own->any.sa_family == AF_INET ? "/proc/net/tcp" : "/proc/net/tcp6";
+    bool found = false;
+    for (int i = 0; i < ATTEMPTS && !found; i++) {
+        found = find_owner(table, own, peer, user);
+    }
+    return found;
+}
+
+typedef enum finding { FOUND, NOT_FOUND, CANNOT_ASK } finding;
+
+typedef struct question {
+    struct nlmsghdr header;
+    struct inet_diag_req_v2 request;
+} question;
+
+// The socket whose own end is the peer.
+static question make_question(const end *own, const end *peer)
+{
+    question q = {.header = {.nlmsg_len = sizeof(q),
+                      .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                      .nlmsg_flags = NLM_F_REQUEST},
+        .request = {.sdiag_family = (uint8_t)own->any.sa_family,
+            .sdiag_protocol = IPPROTO_TCP,
+            .idiag_states = 1u << TCP_ESTABLISHED}};
+    struct inet_diag_sockid *id = &q.request.id;
+    id->idiag_cookie[0] = id->idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+    if (own->any.sa_family == AF_INET) {
+        id->idiag_sport = peer->v4.sin_port;
+        id->idiag_dport = own->v4.sin_port;
+        memcpy(id->idiag_src, &peer->v4.sin_addr, sizeof(peer->v4.sin_addr));
+        memcpy(id->idiag_dst, &own->v4.sin_addr, sizeof(own->v4.sin_addr));
+    } else {
+        id->idiag_sport = peer->v6.sin6_port;
+        id->idiag_dport = own->v6.sin6_port;
+        memcpy(id->idiag_src, &peer->v6.sin6_addr, sizeof(id->idiag_src));
+        memcpy(id->idiag_dst, &own->v6.sin6_addr, sizeof(id->idiag_dst));
+        id->idiag_if = own->v6.sin6_scope_id;
+    }
+    return q;
+}
+
+// The kernel may also name one that only listens at that end.
+static finding read_answer(
+    const uint8_t *data, size_t nbytes, const question *q, uid_t *user)
+{
+    struct nlmsghdr header;
+    struct nlmsgerr error;
+    struct inet_diag_msg found;
+    if (nbytes < sizeof(header)) {
+        return CANNOT_ASK;
+    }
+    memcpy(&header, data, sizeof(header));
+    data += sizeof(header);
+    nbytes -= sizeof(header);
+    if (header.nlmsg_type == NLMSG_ERROR && nbytes >= sizeof(error)) {
+        memcpy(&error, data, sizeof(error));
+        return error.error == -ENOENT &&
+                       error.msg.nlmsg_type == SOCK_DIAG_BY_FAMILY
+                   ? NOT_FOUND
+                   : CANNOT_ASK;
+    }
+    if (header.nlmsg_type != SOCK_DIAG_BY_FAMILY || nbytes < sizeof(found)) {
+        return CANNOT_ASK;
+    }
+    memcpy(&found, data, sizeof(found));
+    *user = found.idiag_uid;
+    return found.idiag_state == TCP_ESTABLISHED && found.idiag_inode != 0 &&
+                   found.id.idiag_sport == q->request.id.idiag_sport &&
+                   found.id.idiag_dport == q->request.id.idiag_dport
+               ? FOUND
+               : NOT_FOUND;
+}
+
+// The answer is there when the question has been sent.
+static finding ask_kernel(const end *own, const end *peer, uid_t *user)
+{
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+    if (fd < 0) {
+        return CANNOT_ASK;
+    }
+    question q = make_question(own, peer);
+    uint8_t answer[LINE_BYTES];
+    struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
+    socklen_t kernel_bytes = sizeof(kernel);
+    ssize_t n = -1;
+    if (sendto(fd, &q, sizeof(q), 0, (struct sockaddr *)&kernel,
+            kernel_bytes) == (ssize_t)sizeof(q)) {
+        n = recvfrom(fd, answer, sizeof(answer), MSG_DONTWAIT,
+            (struct sockaddr *)&kernel, &kernel_bytes);
+    }
+    close(fd);
+    return n < 0 || kernel.nl_pid != 0
+               ? CANNOT_ASK
+               : read_answer(answer, (size_t)n, &q, user);
+}
+
+// That the connection still stands shows that its own peer was found.
+static bool stands(int fd)
+{
+    char byte;
+    ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n > 0 || (n < 0 && errno == EAGAIN);
+}
+
+bool cadre_peer_user_listed(int fd, uid_t *user)
+{
+    end own;
+    end peer;
+    return get_ends(fd, &own, &peer) && ends_are_local(&own, &peer) &&
+           find_in_table(&own, &peer, user) && stands(fd);
+}
+
 static bool user_of_tcp(int fd, uid_t *user)
 {
     end own;
@@ -137,16 +259,9 @@ static bool user_of_tcp(int fd, uid_t *user)
     if (!get_ends(fd, &own, &peer) || !ends_are_local(&own, &peer)) {
         return false;
     }
-    const char *table =
-        own.any.sa_family == AF_INET ? "/proc/net/tcp" : "/proc/net/tcp6";
-    bool found = false;
-    for (int i = 0; i < ATTEMPTS && !found; i++) {
-        found = find_owner(table, &own, &peer, user);
-    }
-    // That this connection still stands shows that its line was the one read.
-    char byte;
-    ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    return found && (n > 0 || (n < 0 && errno == EAGAIN));
+    finding f = ask_kernel(&own, &peer, user);
+    return f == CANNOT_ASK ? cadre_peer_user_listed(fd, user)
+                           : f == FOUND && stands(fd);
 }
 
 bool cadre_peer_user(int fd, uid_t *user)

@@ -24,4 +24,11 @@ bool cadre_peer_is_local(int fd);
  */
 bool cadre_peer_user(int fd, uid_t *user);
 
+/**
+ * As above, of TCP, by the system's list of sockets: what is done where the
+ * kernel cannot be asked for one of them.  While many come and go at once, one
+ * may be missed.
+ */
+bool cadre_peer_user_listed(int fd, uid_t *user);
+
 #endif // CADRE_BASE_PEER_H

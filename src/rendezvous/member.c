@@ -31,7 +31,7 @@ struct cadre_member {
     const char *hub_name;          // for people
     int hub_rank;                  // that runs it, or -1: a launcher
     cadre_host *host;              // the hub, if this rank runs it
-    cadre_credentials credentials; // until nobody is to come any more
+    cadre_credentials credentials; // while this rank joins, or runs the hub
     uint64_t generation;
     int timeout_ms;
     int pace_ms;

@@ -38,13 +38,13 @@ cadre_status cadre_mesh_begin(cadre_mesh *mesh,
     const uint8_t job_id[CADRE_JOB_ID_BYTES], uint64_t generation);
 
 /**
- * Begins to connect to peer, if that is a rank below.  To be called for all,
+ * Begins to connect to rank, if that is one below.  To be called for all,
  * between cadre_mesh_begin() and the first cadre_mesh_run().
  *
  * Errors: CADRE_ERR_PEER_LOST  the text says why
  */
 cadre_status cadre_mesh_connect(
-    cadre_mesh *mesh, int peer, const char address[CADRE_ADDRESS_BYTES]);
+    cadre_mesh *mesh, int rank, const char address[CADRE_ADDRESS_BYTES]);
 
 /** Readable when there is something to do. */
 int cadre_mesh_fd(const cadre_mesh *mesh);

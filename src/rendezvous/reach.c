@@ -126,7 +126,7 @@ cadre_status cadre_reach_hub(const cadre_place *place,
     if (strncmp(place->store, "fd:", 3) == 0) {
         return take_inherited(place, socket);
     }
-    int fd;
+    int fd = -1;
     CADRE_TRY(connect_to_hub(place, deadline, &fd));
     cadre_status status = prove(place, credentials, deadline, fd, generation);
     if (status != CADRE_OK) {

@@ -9,6 +9,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+// Both ways to find out of TCP say the same.
+static bool find_user(int fd, uid_t *user)
+{
+    uid_t listed;
+    bool found = cadre_peer_user(fd, user);
+    assert_int_equal(cadre_peer_user_listed(fd, &listed), found);
+    if (found) {
+        assert_int_equal(listed, *user);
+    }
+    return found;
+}
+
 typedef struct pair {
     int listener;
     int near; // that accepted
@@ -52,11 +64,11 @@ static void knows_both_ends_of_a_loopback_connection(void **state)
         }
         uid_t user = 12345;
         assert_true(cadre_peer_is_local(p.near));
-        assert_true(cadre_peer_user(p.near, &user));
+        assert_true(find_user(p.near, &user));
         assert_int_equal(user, geteuid());
         user = 12345;
         assert_true(cadre_peer_is_local(p.far));
-        assert_true(cadre_peer_user(p.far, &user));
+        assert_true(find_user(p.far, &user));
         assert_int_equal(user, geteuid());
         close_pair(&p);
     }
@@ -86,10 +98,10 @@ static void one_who_has_gone_is_nobody(void **state)
     p.far = dup(p.listener);
     struct pollfd waiting = {.fd = p.near, .events = POLLIN};
     assert_int_equal(poll(&waiting, 1, 10000), 1);
-    assert_false(cadre_peer_user(p.near, &user));
+    assert_false(find_user(p.near, &user));
     close_pair(&p);
     assert_false(cadre_peer_is_local(-1));
-    assert_false(cadre_peer_user(-1, &user));
+    assert_false(find_user(-1, &user));
 }
 
 // Nobody has accepted it yet: whoever listens there is not known.
@@ -108,7 +120,7 @@ static void a_connection_that_waits_has_no_owner(void **state)
     assert_true(waiting >= 0);
     struct pollfd decided = {.fd = waiting, .events = POLLOUT};
     assert_int_equal(poll(&decided, 1, 10000), 1);
-    assert_false(cadre_peer_user(waiting, &user));
+    assert_false(find_user(waiting, &user));
     close(waiting);
     close_pair(&p);
 }
@@ -139,7 +151,7 @@ static void tells_another_user(void **state)
     struct pollfd waiting = {.fd = p.listener, .events = POLLIN};
     assert_int_equal(poll(&waiting, 1, 10000), 1);
     int fd = cadre_socket_accept(p.listener);
-    assert_true(cadre_peer_user(fd, &user));
+    assert_true(find_user(fd, &user));
     assert_int_equal(user, OTHER);
     kill(child, SIGKILL);
     assert_int_equal(waitpid(child, NULL, 0), child);

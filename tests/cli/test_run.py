@@ -319,6 +319,12 @@ class OtherLaunchers(RunTest):
             for r in range(3):
                 (self.folder / f"pid.{r}").unlink()
 
+    def test_meets_with_more_ranks_than_may_wait_at_once(self):
+        for r, rank in enumerate(self.start_ranks(70, "127.0.0.1", "steps=1")):
+            output, errors = rank.communicate(timeout=LIMIT_S)
+            self.assertEqual(rank.returncode, 0, errors)
+            self.assertEqual(output, f"rank {r} of 70 is done\n")
+
     def test_nobody_listens_while_the_ranks_work(self):
         ranks = self.start_ranks(3, "127.0.0.1", "steps=200", "pause=5",
                                  f"pids={self.folder}/pid")
