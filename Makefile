@@ -10,8 +10,8 @@
 # What the build, the tests and the demo need, as Debian 12 calls it.  oneDNN is
 # libdnnl-dev; its CMake file asks for OpenCL, which we do not use.
 PACKAGES := gcc g++ libc6-dev cmake ninja-build pkg-config python3 \
-    libdnnl-dev ocl-icd-opencl-dev libjansson-dev libyaml-dev libxxhash-dev \
-    zlib1g-dev libcmocka-dev dataset-fashion-mnist
+    libdnnl-dev ocl-icd-opencl-dev libjansson-dev libssl-dev libyaml-dev \
+    libxxhash-dev zlib1g-dev libcmocka-dev dataset-fashion-mnist
 
 MAKEFLAGS += --no-print-directory
 

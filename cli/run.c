@@ -33,7 +33,7 @@ static void help(const option *options, int n_options)
         "\nEach rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, "
         "MASTER_ADDR,\nMASTER_PORT and OMP_NUM_THREADS in its environment, and "
         "CADRE_RANK,\nCADRE_WORLD_SIZE, CADRE_LOCAL_RANK, "
-        "CADRE_LOCAL_WORLD_SIZE and CADRE_STORE.\n\n"
+        "CADRE_LOCAL_WORLD_SIZE, CADRE_STORE and\nCADRE_SECRET_FD.\n\n"
         "For example:\n"
         "  cadre run -n 2 --tag ./my_program --epochs 3\n");
 }

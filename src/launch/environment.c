@@ -12,7 +12,7 @@ extern char **environ;
 static const char *const names[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK",
     "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS",
     "CADRE_RANK", "CADRE_WORLD_SIZE", "CADRE_LOCAL_RANK",
-    "CADRE_LOCAL_WORLD_SIZE", "CADRE_STORE"};
+    "CADRE_LOCAL_WORLD_SIZE", "CADRE_STORE", "CADRE_SECRET_FD"};
 enum { N_NAMES = sizeof(names) / sizeof(names[0]), VALUE_BYTES = 32 };
 
 static void values_of(
@@ -29,6 +29,7 @@ static void values_of(
     snprintf(values[5], VALUE_BYTES, "%d", v->port);
     snprintf(values[6], VALUE_BYTES, "%d", v->threads);
     snprintf(values[11], VALUE_BYTES, "fd:%d", v->store);
+    snprintf(values[12], VALUE_BYTES, "%d", v->secret);
 }
 
 static bool is_ours(const char *entry)

@@ -12,8 +12,9 @@ typedef struct cadre_rank_variables {
     int rank;
     int world_size;
     int threads;
-    int port;  // reserved for programs that use RANK and MASTER_ADDR only
-    int store; // the descriptor of the connection to the hub
+    int port;   // reserved for programs that use RANK and MASTER_ADDR only
+    int store;  // the descriptor of the connection to the hub
+    int secret; // that of the job's secret
 } cadre_rank_variables;
 
 /**

@@ -12,6 +12,7 @@
 #include "base/fail.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "base/socket.h"
 #include "base/thread.h"
 #include "launch/environment.h"
@@ -59,6 +60,7 @@ typedef struct launch {
     int n;
     char host[CADRE_HOST_BYTES];
     cadre_hub_loop *hub;
+    int secret;   // the job's, which all ranks inherit
     int reserved; // the socket that holds MASTER_PORT
     int port;
     struct pollfd *fds;
@@ -104,6 +106,7 @@ static cadre_status create(const cadre_launch_options *options, launch **out)
     l->options = options;
     l->n = options->n_ranks;
     l->first_bad = -1;
+    l->secret = -1;
     l->reserved = -1;
     l->next_stage = CADRE_NO_DEADLINE;
     l->late = CADRE_NO_DEADLINE;
@@ -132,6 +135,7 @@ static cadre_status prepare(launch *l)
     if (l->options->log_dir != NULL) {
         CADRE_TRY(cadre_make_folders(l->options->log_dir));
     }
+    CADRE_TRY(cadre_secret_make(&l->secret));
     CADRE_TRY(cadre_socket_reserve_port(&l->reserved, &l->port));
     return cadre_hub_loop_launch(l->n, l->options->timeout_ms, &l->hub);
 }
@@ -170,7 +174,8 @@ static cadre_status spawn(
                    : share > 0             ? share
                                            : 1,
         .port = l->port,
-        .store = o->store};
+        .store = o->store,
+        .secret = o->secret};
     CADRE_TRY(cadre_environment_make(&variables, &o->environment));
     cadre_status status = cadre_spawn(o, &p->pid, exec_status);
     cadre_environment_free(o->environment);
@@ -190,8 +195,11 @@ static void close_if_open(int fd)
 
 static cadre_status start_rank(launch *l, int rank, int *exec_status)
 {
-    cadre_spawn_options o = {
-        .argv = l->options->argv, .output = -1, .error = -1, .store = -1};
+    cadre_spawn_options o = {.argv = l->options->argv,
+        .output = -1,
+        .error = -1,
+        .store = -1,
+        .secret = l->secret};
     cadre_status status = CADRE_OK;
     if (l->options->log_dir != NULL) {
         status = cadre_output_log(
@@ -467,6 +475,7 @@ static void destroy(launch *l)
         close_if_open(l->processes[r].log);
     }
     cadre_hub_loop_close(l->hub);
+    close_if_open(l->secret);
     close_if_open(l->reserved);
     cadre_free(l->fds);
     cadre_free(l);

@@ -40,7 +40,7 @@ static _Noreturn void become(const cadre_spawn_options *o, pid_t parent,
     if (nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 &&
         (o->output < 0 || dup2(o->output, STDOUT_FILENO) >= 0) &&
         (o->error < 0 || dup2(o->error, STDERR_FILENO) >= 0) &&
-        fcntl(o->store, F_SETFD, 0) == 0) {
+        fcntl(o->store, F_SETFD, 0) == 0 && fcntl(o->secret, F_SETFD, 0) == 0) {
         if (nothing > STDERR_FILENO) {
             close(nothing);
         }

@@ -15,6 +15,7 @@ typedef struct cadre_spawn_options {
     int output; // becomes standard output; -1: stays as it is
     int error;  // likewise
     int store;  // stays open
+    int secret; // likewise
 } cadre_spawn_options;
 
 /**

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Invariant: a visitor has said all of the stages before its own, and `used`
+//            bytes of that one.
 
 #include "rendezvous/door.h"
 
@@ -6,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/peer.h"
 #include "base/socket.h"
 #include <errno.h>
 #include <stdio.h>
@@ -15,26 +19,33 @@
 
 enum {
     MOST_VISITORS = 64,
-    PATIENCE_MS = 3000, // until a visitor must have spoken
-    LOG_PAUSE_MS = 1000,
+    PATIENCE_MS = 3000, // until a visitor must have proved
+    GRACE_MS = 200,     // that it has in any case
+    LOG_PAUSE_MS = 60000,
+    EVENTS_AT_ONCE = 256,     // before the caller gets its turn
     LISTENER = MOST_VISITORS, // among the numbers of slots
 };
+
+typedef enum stage { SAYS_HELLO, PROVES, JOINS } stage;
 
 typedef struct visitor {
     int socket; // -1: the slot is free
     cadre_deadline deadline;
+    stage stage;
+    int from; // after SAYS_HELLO
     size_t used;
-    uint8_t said[CADRE_JOIN_BYTES]; // the longer of the two messages
+    uint8_t said[CADRE_JOIN_BYTES]; // in this stage; JOIN is the longest
+    uint8_t hello[CADRE_HELLO_BYTES];
+    uint8_t reply[CADRE_REPLY_BYTES];
 } visitor;
 
 struct cadre_door {
     int listener;
     int epoll;
-    bool resting; // no descriptors are left: the listener is not looked at
+    bool resting; // there is no room: the listener is not looked at
     cadre_deadline next_log;
     int unlogged;
-    cadre_message_type expected;
-    size_t expected_bytes;
+    cadre_door_rules rules;
     char name[32];
     uint8_t read_out[CADRE_JOIN_BYTES]; // what the last visitor said
     visitor visitors[MOST_VISITORS];
@@ -46,7 +57,7 @@ static bool watch(cadre_door *door, int fd, uint32_t slot)
     return epoll_ctl(door->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-cadre_status cadre_door_open(int listener, cadre_message_type expected,
+cadre_status cadre_door_open(int listener, const cadre_door_rules *rules,
     const char *name, cadre_door **out)
 {
     cadre_door *door = cadre_alloc(sizeof(*door));
@@ -55,9 +66,7 @@ cadre_status cadre_door_open(int listener, cadre_message_type expected,
         return CADRE_ERR_NO_MEMORY;
     }
     door->listener = listener;
-    door->expected = expected;
-    door->expected_bytes =
-        expected == CADRE_MESSAGE_JOIN ? CADRE_JOIN_BYTES : CADRE_HELLO_BYTES;
+    door->rules = *rules;
     snprintf(door->name, sizeof(door->name), "%s", name);
     for (int i = 0; i < MOST_VISITORS; i++) {
         door->visitors[i].socket = -1;
@@ -112,14 +121,32 @@ void cadre_door_turn_away(cadre_door *door, int socket, const char *why)
     door->unlogged = 0;
 }
 
+// Sends a visitor away; why is NULL for those who are nobody's concern.
 static void expel(cadre_door *door, visitor *v, const char *why)
 {
     int socket = v->socket;
     v->socket = -1;
-    cadre_door_turn_away(door, socket, why);
+    if (why == NULL) {
+        close(socket);
+    } else {
+        cadre_door_turn_away(door, socket, why);
+    }
 }
 
-// A free slot; if there is none, that of who has been silent for longest.
+static const char no_rank[] = "what it says is nothing that a rank says";
+
+// Of one who says no more.  A rank may have found that this is not its job; who
+// has said nothing at all is not worth a line.
+static const char *silence(const visitor *v)
+{
+    if (v->stage != SAYS_HELLO) {
+        return "it has not proved that it belongs to this job";
+    }
+    return v->used == 0 ? NULL : no_rank;
+}
+
+// A free slot.  If there is none, that of the one who has waited for longest,
+// unless a rank could not have been faster: then NULL.
 static visitor *free_slot(cadre_door *door)
 {
     visitor *oldest = &door->visitors[0];
@@ -130,13 +157,28 @@ static visitor *free_slot(cadre_door *door)
         }
         oldest = v->deadline < oldest->deadline ? v : oldest;
     }
-    expel(door, oldest, "too many are waiting");
+    if (oldest->deadline > cadre_deadline_in_ms(PATIENCE_MS - GRACE_MS)) {
+        return NULL;
+    }
+    expel(door, oldest, NULL);
     return oldest;
+}
+
+// Looks at the listener again at a later call.
+static void rest(cadre_door *door)
+{
+    epoll_ctl(door->epoll, EPOLL_CTL_DEL, door->listener, NULL);
+    door->resting = true;
 }
 
 static void let_in(cadre_door *door)
 {
     for (int i = 0; i < MOST_VISITORS; i++) {
+        visitor *v = free_slot(door);
+        if (v == NULL) {
+            rest(door);
+            return;
+        }
         int socket = cadre_socket_accept(door->listener);
         if (socket < 0 && (errno == EINTR || errno == ECONNABORTED)) {
             continue;
@@ -145,54 +187,145 @@ static void let_in(cadre_door *door)
             return;
         }
         if (socket < 0) {
-            // No descriptors, most likely: look again at the next call.
-            epoll_ctl(door->epoll, EPOLL_CTL_DEL, door->listener, NULL);
-            door->resting = true;
+            rest(door); // no descriptors, most likely
             return;
         }
-        visitor *v = free_slot(door);
         v->socket = socket;
+        v->stage = SAYS_HELLO;
         v->used = 0;
         v->deadline = cadre_deadline_in_ms(PATIENCE_MS);
         if (!watch(door, socket, (uint32_t)(v - door->visitors))) {
-            expel(door, v, "it cannot be watched");
+            expel(door, v, NULL);
         }
     }
 }
 
-// Reads what the visitor says; true when it is complete and was expected.
-static bool hear(cadre_door *door, visitor *v, cadre_message *out)
+// What is wrong with a hello that can be read; NULL: nothing.
+static const char *objection(
+    const cadre_door *door, const cadre_hello *hello, int socket)
+{
+    const cadre_door_rules *r = &door->rules;
+    if (hello->to != r->to ||
+        memcmp(hello->job_id, r->job_id, sizeof(r->job_id)) != 0 ||
+        (r->to != CADRE_HUB && hello->generation != r->generation)) {
+        return "it belongs to another job";
+    }
+    if (r->credentials->proof == CADRE_PROOF_USER &&
+        !cadre_peer_is_local(socket)) {
+        return "it comes from another host, and this rank has no secret";
+    }
+    if (hello->proof == r->credentials->proof) {
+        return NULL;
+    }
+    return r->credentials->proof == CADRE_PROOF_SECRET
+               ? "it has no secret"
+               : "it does not prove itself in this job's way";
+}
+
+// A hello is complete: proves that this is the job, or expels.
+static void hear_hello(cadre_door *door, visitor *v)
+{
+    cadre_hello hello;
+    if (!cadre_hello_decode(v->said, &hello)) {
+        expel(door, v, no_rank);
+        return;
+    }
+    const char *why = objection(door, &hello, v->socket);
+    if (why != NULL) {
+        expel(door, v, why);
+        return;
+    }
+    memcpy(v->hello, v->said, sizeof(v->hello));
+    if (cadre_proof_reply(door->rules.credentials, v->hello,
+            door->rules.generation, v->reply) != CADRE_OK ||
+        cadre_socket_send(v->socket, v->reply, sizeof(v->reply), -1) !=
+            (ssize_t)sizeof(v->reply)) {
+        expel(door, v, NULL);
+        return;
+    }
+    v->from = hello.from;
+    v->stage = PROVES;
+    v->used = 0;
+}
+
+// The visitor's proof is complete.  True when it is let in; or it is expelled,
+// or has still to say what it wants of the hub.
+static bool hear_proof(cadre_door *door, visitor *v)
+{
+    const cadre_credentials *c = door->rules.credentials;
+    if (!cadre_proof_check_finish(c, v->hello, v->reply, v->said)) {
+        expel(door, v, "it does not know this job's secret");
+        return false;
+    }
+    if (!cadre_proof_check_peer(c, v->socket)) {
+        expel(door, v, "it is not known to be a process of this user");
+        return false;
+    }
+    v->stage = JOINS;
+    v->used = 0;
+    return door->rules.to != CADRE_HUB;
+}
+
+// Nothing of the hub's messages is looked at before the proof.
+static bool hear_join(cadre_door *door, visitor *v)
+{
+    cadre_message m;
+    size_t nbytes;
+    if (!cadre_message_peek(v->said, v->used, &m, &nbytes) ||
+        (nbytes > 0 &&
+            (nbytes != CADRE_JOIN_BYTES || m.type != CADRE_MESSAGE_JOIN))) {
+        expel(door, v, "what it says is not ours");
+        return false;
+    }
+    return v->used == CADRE_JOIN_BYTES;
+}
+
+static size_t wanted_bytes(stage s)
+{
+    return s == SAYS_HELLO ? CADRE_HELLO_BYTES
+           : s == PROVES   ? CADRE_MAC_BYTES
+                           : CADRE_JOIN_BYTES;
+}
+
+// Reads what the visitor says; true when there is no more to say.
+static bool hear(cadre_door *door, visitor *v)
 {
     ssize_t n;
+    size_t wanted = wanted_bytes(v->stage);
     do {
-        n = recv(
-            v->socket, v->said + v->used, door->expected_bytes - v->used, 0);
+        n = recv(v->socket, v->said + v->used, wanted - v->used, 0);
     } while (n < 0 && errno == EINTR);
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
         return false;
     }
     if (n <= 0) {
-        expel(door, v, "it ended before it said who it is");
+        expel(door, v, silence(v)); // it has gone
         return false;
     }
     v->used += (size_t)n;
-    size_t nbytes;
-    if (!cadre_message_peek(v->said, v->used, out, &nbytes) ||
-        (nbytes > 0 &&
-            (nbytes != door->expected_bytes || out->type != door->expected))) {
-        expel(door, v, "what it says is not ours");
+    switch (v->stage) {
+    case SAYS_HELLO:
+        if (!cadre_hello_begins(v->said, v->used)) {
+            expel(door, v, no_rank);
+        } else if (v->used == wanted) {
+            hear_hello(door, v);
+        }
         return false;
+    case PROVES:
+        return v->used == wanted && hear_proof(door, v);
+    case JOINS:
+        break;
     }
-    return v->used == door->expected_bytes;
+    return hear_join(door, v);
 }
 
-static void expel_the_silent(cadre_door *door)
+static void expel_the_late(cadre_door *door)
 {
     int64_t now = cadre_now_ns();
     for (int i = 0; i < MOST_VISITORS; i++) {
         if (door->visitors[i].socket >= 0 &&
             door->visitors[i].deadline <= now) {
-            expel(door, &door->visitors[i], "it was silent for too long");
+            expel(door, &door->visitors[i], silence(&door->visitors[i]));
         }
     }
     if (door->resting) {
@@ -201,29 +334,34 @@ static void expel_the_silent(cadre_door *door)
 }
 
 // Hands the visitor out, with what it said.
-static void introduce(
-    cadre_door *door, visitor *v, int *socket, cadre_message *out)
+static void introduce(cadre_door *door, visitor *v, cadre_visitor *out)
 {
     size_t nbytes;
     memcpy(door->read_out, v->said, v->used);
-    (void)cadre_message_peek(door->read_out, v->used, out, &nbytes);
+    if (v->used > 0) {
+        (void)cadre_message_peek(door->read_out, v->used, &out->join, &nbytes);
+    }
     epoll_ctl(door->epoll, EPOLL_CTL_DEL, v->socket, NULL);
-    *socket = v->socket;
+    out->socket = v->socket;
+    out->from = v->from;
     v->socket = -1;
 }
 
-bool cadre_door_next(cadre_door *door, int *socket, cadre_message *out)
+bool cadre_door_next(cadre_door *door, cadre_visitor *out)
 {
     struct epoll_event event;
-    expel_the_silent(door);
-    while (epoll_wait(door->epoll, &event, 1, 0) == 1) {
+    expel_the_late(door);
+    for (int i = 0; i < EVENTS_AT_ONCE; i++) {
+        if (epoll_wait(door->epoll, &event, 1, 0) != 1) {
+            return false;
+        }
         if (event.data.u32 == LISTENER) {
             let_in(door);
             continue;
         }
         visitor *v = &door->visitors[event.data.u32];
-        if (hear(door, v, out)) {
-            introduce(door, v, socket, out);
+        if (hear(door, v)) {
+            introduce(door, v, out);
             return true;
         }
     }

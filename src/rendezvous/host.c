@@ -70,7 +70,8 @@ static void release(cadre_host *host)
     cadre_free(host);
 }
 
-cadre_status cadre_host_start(const cadre_place *place, cadre_host **out)
+cadre_status cadre_host_start(const cadre_place *place,
+    const cadre_credentials *credentials, cadre_host **out)
 {
     int listener;
     CADRE_TRY(listen_at_store(place, &listener));
@@ -86,8 +87,8 @@ cadre_status cadre_host_start(const cadre_place *place, cadre_host **out)
         status = cadre_fail_errno(CADRE_ERR_IO, errno, "no eventfd is left");
         close(listener);
     } else {
-        status =
-            cadre_hub_loop_listen(place->world_size, listener, &host->loop);
+        status = cadre_hub_loop_listen(
+            place->world_size, listener, credentials, &host->loop);
     }
     if (status == CADRE_OK) {
         status = cadre_thread_start(&host->thread, "cadre/hub", serve, host);

@@ -7,18 +7,20 @@
 #define CADRE_RENDEZVOUS_HOST_H
 
 #include "base/clock.h"
-#include "rendezvous/place.h"
+#include "rendezvous/proof.h"
 
 typedef struct cadre_host cadre_host;
 
 /**
- * Listens where the place says and starts the hub's thread.
+ * Listens where the place says and starts the hub's thread.  credentials is
+ * borrowed until the hub is stopped.
  *
  * Errors: CADRE_ERR_IO  the address cannot be resolved or listened at; the text
  *                       names the variable that gave it
  *         CADRE_ERR_NO_MEMORY
  */
-cadre_status cadre_host_start(const cadre_place *place, cadre_host **out);
+cadre_status cadre_host_start(const cadre_place *place,
+    const cadre_credentials *credentials, cadre_host **out);
 
 /**
  * Ends the hub when the last rank has left it, and at the deadline in any case.

@@ -33,7 +33,7 @@ struct cadre_hub_loop {
     int world_size;
     bool launched;
     int epoll;
-    cadre_door *door; // or NULL
+    cadre_door *door; // NULL: there is none, or none any more
     int64_t next_tick_ms;
     bool welcomed;
     int64_t next_sign_ms; // of the hub's own life
@@ -126,8 +126,8 @@ cadre_status cadre_hub_loop_launch(
         out);
 }
 
-cadre_status cadre_hub_loop_listen(
-    int world_size, int listener, cadre_hub_loop **out)
+cadre_status cadre_hub_loop_listen(int world_size, int listener,
+    const cadre_credentials *credentials, cadre_hub_loop **out)
 {
     cadre_hub_loop *loop;
     cadre_status status =
@@ -136,7 +136,10 @@ cadre_status cadre_hub_loop_listen(
         close(listener);
         return status;
     }
-    status = cadre_door_open(listener, CADRE_MESSAGE_JOIN, "hub", &loop->door);
+    cadre_door_rules rules = {.credentials = credentials,
+        .to = CADRE_HUB,
+        .generation = loop->generation};
+    status = cadre_door_open(listener, &rules, "hub", &loop->door);
     if (status == CADRE_OK && !watch(loop, cadre_door_fd(loop->door), DOOR)) {
         status = cadre_fail_errno(
             CADRE_ERR_IO, errno, "the hub cannot watch its door");
@@ -215,6 +218,8 @@ static void welcome_all(cadre_hub_loop *loop)
         }
     }
     loop->welcomed = true;
+    cadre_door_close(loop->door); // nobody else is to come
+    loop->door = NULL;
     if (loop->launched) {
         loop->low = 0;
         loop->high = 1;
@@ -379,7 +384,6 @@ static void take_message(cadre_hub_loop *loop, int rank, cadre_message *m)
     case CADRE_MESSAGE_WELCOME:
     case CADRE_MESSAGE_PEER:
     case CADRE_MESSAGE_VERDICT:
-    case CADRE_MESSAGE_HELLO:
         break;
     }
     cadre_log(
@@ -421,28 +425,32 @@ static void refuse(cadre_hub_loop *loop, int socket, cadre_status status)
     cadre_door_turn_away(loop->door, socket, why);
 }
 
+// Lets in who has proved that it belongs to the job, as the rank it then said.
+static void welcome_visitor(cadre_hub_loop *loop, cadre_visitor *v)
+{
+    cadre_hub_join join;
+    if (!cadre_decode_join(&v->join, &join) || join.rank != v->from) {
+        cadre_door_turn_away(loop->door, v->socket, "what it says is not ours");
+        return;
+    }
+    cadre_status status = cadre_hub_join_rank(loop->hub, &join, now_ms());
+    if (status != CADRE_OK) {
+        refuse(loop, v->socket, status);
+        return;
+    }
+    loop->connections[join.rank].joined = true;
+    int pace = cadre_pace_ms(join.timeout_ms);
+    loop->pace_ms = pace < loop->pace_ms ? pace : loop->pace_ms;
+    if (!open_connection(loop, join.rank, v->socket)) {
+        hang_up(loop, join.rank);
+    }
+}
+
 static void welcome_visitors(cadre_hub_loop *loop)
 {
-    int socket;
-    cadre_message m;
-    while (cadre_door_next(loop->door, &socket, &m)) {
-        cadre_hub_join join;
-        if (!cadre_decode_join(&m, &join)) {
-            cadre_door_turn_away(
-                loop->door, socket, "what it says is not ours");
-            continue;
-        }
-        cadre_status status = cadre_hub_join_rank(loop->hub, &join, now_ms());
-        if (status != CADRE_OK) {
-            refuse(loop, socket, status);
-            continue;
-        }
-        loop->connections[join.rank].joined = true;
-        int pace = cadre_pace_ms(join.timeout_ms);
-        loop->pace_ms = pace < loop->pace_ms ? pace : loop->pace_ms;
-        if (!open_connection(loop, join.rank, socket)) {
-            hang_up(loop, join.rank);
-        }
+    cadre_visitor visitor;
+    while (loop->door != NULL && cadre_door_next(loop->door, &visitor)) {
+        welcome_visitor(loop, &visitor);
     }
 }
 
@@ -481,9 +489,7 @@ void cadre_hub_loop_run(cadre_hub_loop *loop)
     int64_t now = now_ms();
     if (now >= loop->next_tick_ms) {
         loop->next_tick_ms = now + CADRE_HUB_TICK_MS;
-        if (loop->door != NULL) {
-            welcome_visitors(loop); // sends the silent ones away
-        }
+        welcome_visitors(loop); // sends the silent ones away
         cadre_hub_tick(loop->hub, now);
         give_signs(loop, now);
     }

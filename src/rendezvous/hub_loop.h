@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The hub at work: its state machine (hub.h), the ranks' connections, and, where
-// there is no launcher, the door that they come through.
+// there is no launcher, the door that they come through until all are there.
 //
 // It never sleeps by itself: whoever runs it waits for its descriptor, together
 // with what else there is to wait for, and calls cadre_hub_loop_run().
@@ -16,15 +16,17 @@
 #define CADRE_RENDEZVOUS_HUB_LOOP_H
 
 #include "rendezvous/hub.h"
+#include "rendezvous/proof.h"
 
 typedef struct cadre_hub_loop cadre_hub_loop;
 
 /**
  * Starts a hub that ranks come to by a listening socket, which it takes, also
- * on an error.
+ * on an error.  It is closed when all have joined.  credentials is borrowed
+ * until the hub is closed.
  */
-cadre_status cadre_hub_loop_listen(
-    int world_size, int listener, cadre_hub_loop **out);
+cadre_status cadre_hub_loop_listen(int world_size, int listener,
+    const cadre_credentials *credentials, cadre_hub_loop **out);
 
 /**
  * Starts a launcher's hub.  timeout_ms as in cadre_hub_options.

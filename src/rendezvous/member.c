@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
+#include "base/log.h"
 #include "rendezvous/host.h"
 #include "rendezvous/mailbox.h"
 #include "rendezvous/mesh.h"
@@ -27,9 +28,10 @@ enum {
 struct cadre_member {
     int rank;
     int world_size;
-    const char *hub_name; // for people
-    int hub_rank;         // that runs it, or -1: a launcher
-    cadre_host *host;     // the hub, if this rank runs it
+    const char *hub_name;          // for people
+    int hub_rank;                  // that runs it, or -1: a launcher
+    cadre_host *host;              // the hub, if this rank runs it
+    cadre_credentials credentials; // while this rank joins, or runs the hub
     uint64_t generation;
     int timeout_ms;
     int pace_ms;
@@ -96,6 +98,7 @@ static cadre_status create(
 static void release(cadre_member *m)
 {
     cadre_mailbox_close(&m->box);
+    cadre_credentials_drop(&m->credentials);
     close(m->wake);
     pthread_mutex_destroy(&m->mu);
     cadre_free(m);
@@ -155,17 +158,25 @@ static cadre_status take_welcome(joining *j, cadre_message *message)
         w.n_addresses != (j->mesh == NULL ? 0 : n)) {
         return not_a_hub(j->member);
     }
+    // The generation was proved, if this rank had to look for the hub.
+    if (j->mesh != NULL && w.generation != j->member->generation) {
+        return not_a_hub(j->member);
+    }
     j->welcomed = true;
     j->member->generation = w.generation;
     if (w.timeout_ms > 0) {
         set_timeout(j->member, w.timeout_ms);
+    }
+    if (j->mesh != NULL) {
+        CADRE_TRY(cadre_mesh_begin(
+            j->mesh, &j->member->credentials, w.job_id, w.generation));
     }
     for (int r = 0; r < w.n_addresses; r++) {
         char address[CADRE_ADDRESS_BYTES];
         if (!cadre_decode_address(message, address)) {
             return not_a_hub(j->member);
         }
-        CADRE_TRY(cadre_mesh_connect(j->mesh, w.job_id, r, address));
+        CADRE_TRY(cadre_mesh_connect(j->mesh, r, address));
     }
     return CADRE_OK;
 }
@@ -207,7 +218,6 @@ static cadre_status take_message(joining *j, cadre_message *message)
     case CADRE_MESSAGE_GOODBYE:
     case CADRE_MESSAGE_JOIN:
     case CADRE_MESSAGE_REPORT:
-    case CADRE_MESSAGE_HELLO:
         break;
     }
     return not_a_hub(j->member);
@@ -267,15 +277,27 @@ static cadre_status gather(joining *j, cadre_deadline deadline, int *suspect)
     }
 }
 
+// One of a job's ranks says it: the one that listens for the others.
+static void warn_of_trust(const cadre_member *m)
+{
+    if (m->credentials.proof == CADRE_PROOF_NONE) {
+        cadre_log(CADRE_LOG_WARN, "hub",
+            "CADRE_AUTH=none: whoever reaches this job's ports can join it");
+    }
+}
+
 static cadre_status join(const cadre_place *place, int timeout_ms,
     cadre_deadline deadline, joining *j, int *suspect)
 {
     cadre_member *m = j->member;
     char address[CADRE_ADDRESS_BYTES] = "";
+    CADRE_TRY(cadre_credentials_load(place, deadline, &m->credentials));
     if (place->hosts_hub) {
-        CADRE_TRY(cadre_host_start(place, &m->host));
+        warn_of_trust(m);
+        CADRE_TRY(cadre_host_start(place, &m->credentials, &m->host));
     }
-    CADRE_TRY(cadre_reach_hub(place, deadline, &m->box.socket));
+    CADRE_TRY(cadre_reach_hub(
+        place, &m->credentials, deadline, &m->box.socket, &m->generation));
     if (m->hub_rank >= 0) {
         CADRE_TRY(cadre_mesh_open(
             m->box.socket, m->rank, m->world_size, address, &j->mesh));
@@ -325,6 +347,9 @@ cadre_status cadre_member_join(const cadre_place *place, int timeout_ms,
     if (status != CADRE_OK) {
         give_up(&j, status, suspect);
         return status;
+    }
+    if (j.member->host == NULL) {
+        cadre_credentials_drop(&j.member->credentials);
     }
     *out = j.member;
     return CADRE_OK;

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/fail.h"
 #include "base/socket.h"
+#include "rendezvous/applicant.h"
 #include "rendezvous/door.h"
 #include <errno.h>
 #include <stdio.h>
@@ -16,17 +17,20 @@ enum { DOOR = CADRE_MAX_RANKS }; // among the numbers of ranks
 
 typedef struct peer {
     int socket; // -1: none yet
-    bool connected;
+    bool greeted;
+    bool connected; // and proved
     char address[CADRE_ADDRESS_BYTES];
+    cadre_applicant applicant; // of a rank below, once greeted
 } peer;
 
 struct cadre_mesh {
     int rank;
     int world_size;
     int epoll;
-    cadre_door *door;
+    int listener;     // -1: the door has it
+    cadre_door *door; // NULL: not begun
+    cadre_door_rules rules;
     int n_connected;
-    uint8_t job_id[CADRE_JOB_ID_BYTES];
     peer peers[]; // world_size of them
 };
 
@@ -36,26 +40,16 @@ static bool watch(cadre_mesh *mesh, int fd, uint32_t events, int number)
     return epoll_ctl(mesh->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-static cadre_status open_door(
+static cadre_status listen_for_peers(
     cadre_mesh *mesh, int hub_socket, char address[CADRE_ADDRESS_BYTES])
 {
     cadre_address own;
-    int listener;
-    char name[32];
     mesh->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (mesh->epoll < 0) {
         return cadre_fail_errno(CADRE_ERR_IO, errno, "no descriptor is left");
     }
-    snprintf(name, sizeof(name), "rank %d", mesh->rank);
     CADRE_TRY(cadre_socket_own_address(hub_socket, &own));
-    CADRE_TRY(cadre_socket_listen(&own, &listener, address));
-    CADRE_TRY(
-        cadre_door_open(listener, CADRE_MESSAGE_HELLO, name, &mesh->door));
-    if (!watch(mesh, cadre_door_fd(mesh->door), EPOLLIN, DOOR)) {
-        return cadre_fail_errno(
-            CADRE_ERR_IO, errno, "%s cannot watch its door", name);
-    }
-    return CADRE_OK;
+    return cadre_socket_listen(&own, &mesh->listener, address);
 }
 
 cadre_status cadre_mesh_open(int hub_socket, int rank, int world_size,
@@ -68,10 +62,11 @@ cadre_status cadre_mesh_open(int hub_socket, int rank, int world_size,
     }
     mesh->rank = rank;
     mesh->world_size = world_size;
+    mesh->listener = -1;
     for (int r = 0; r < world_size; r++) {
         mesh->peers[r].socket = -1;
     }
-    cadre_status status = open_door(mesh, hub_socket, address);
+    cadre_status status = listen_for_peers(mesh, hub_socket, address);
     if (status != CADRE_OK) {
         cadre_mesh_close(mesh);
         return status;
@@ -93,22 +88,51 @@ void cadre_mesh_close(cadre_mesh *mesh)
     if (mesh->epoll >= 0) {
         close(mesh->epoll);
     }
+    if (mesh->listener >= 0) {
+        close(mesh->listener);
+    }
     cadre_door_close(mesh->door);
     cadre_free(mesh);
 }
 
-static cadre_status unreachable(const cadre_mesh *mesh, int rank, int error)
+cadre_status cadre_mesh_begin(cadre_mesh *mesh,
+    const cadre_credentials *credentials,
+    const uint8_t job_id[CADRE_JOB_ID_BYTES], uint64_t generation)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "rank %d", mesh->rank);
+    mesh->rules = (cadre_door_rules){
+        .credentials = credentials, .to = mesh->rank, .generation = generation};
+    memcpy(mesh->rules.job_id, job_id, sizeof(mesh->rules.job_id));
+    int listener = mesh->listener;
+    mesh->listener = -1;
+    CADRE_TRY(cadre_door_open(listener, &mesh->rules, name, &mesh->door));
+    if (!watch(mesh, cadre_door_fd(mesh->door), EPOLLIN, DOOR)) {
+        return cadre_fail_errno(
+            CADRE_ERR_IO, errno, "%s cannot watch its door", name);
+    }
+    return CADRE_OK;
+}
+
+// Says why rank is not reached, as the text has it.
+static cadre_status unreachable(const cadre_mesh *mesh, int rank)
+{
+    return cadre_fail(CADRE_ERR_PEER_LOST,
+        "rank %d cannot connect to rank %d at %s: %s", mesh->rank, rank,
+        mesh->peers[rank].address, cadre_error_text());
+}
+
+static cadre_status unreachable_errno(
+    const cadre_mesh *mesh, int rank, int error)
 {
     return cadre_fail_errno(CADRE_ERR_PEER_LOST, error,
         "rank %d cannot connect to rank %d at %s", mesh->rank, rank,
         mesh->peers[rank].address);
 }
 
-cadre_status cadre_mesh_connect(cadre_mesh *mesh,
-    const uint8_t job_id[CADRE_JOB_ID_BYTES], int rank,
-    const char address[CADRE_ADDRESS_BYTES])
+cadre_status cadre_mesh_connect(
+    cadre_mesh *mesh, int rank, const char address[CADRE_ADDRESS_BYTES])
 {
-    memcpy(mesh->job_id, job_id, sizeof(mesh->job_id));
     if (rank >= mesh->rank) {
         return CADRE_OK; // comes to us
     }
@@ -116,11 +140,11 @@ cadre_status cadre_mesh_connect(cadre_mesh *mesh,
     cadre_address to;
     memcpy(p->address, address, sizeof(p->address));
     if (!cadre_address_parse(address, &to)) {
-        return unreachable(mesh, rank, EADDRNOTAVAIL);
+        return unreachable_errno(mesh, rank, EADDRNOTAVAIL);
     }
     p->socket = cadre_socket_connect(&to);
     if (p->socket < 0 || !watch(mesh, p->socket, EPOLLOUT, rank)) {
-        return unreachable(mesh, rank, errno);
+        return unreachable_errno(mesh, rank, errno);
     }
     return CADRE_OK;
 }
@@ -137,17 +161,30 @@ static cadre_status greet(cadre_mesh *mesh, int rank)
     peer *p = &mesh->peers[rank];
     int error = cadre_socket_error(p->socket);
     if (error != 0) {
-        return unreachable(mesh, rank, error);
+        return unreachable_errno(mesh, rank, error);
     }
-    uint8_t data[CADRE_HELLO_BYTES];
-    cadre_writer w = {.data = data, .capacity = sizeof(data), .ok = true};
-    cadre_hello hello = {.from = mesh->rank, .to = rank};
-    memcpy(hello.job_id, mesh->job_id, sizeof(hello.job_id));
-    cadre_encode_hello(&w, &hello);
-    ssize_t n = cadre_socket_send(p->socket, w.data, w.used, -1);
-    if (n != (ssize_t)w.used) {
-        // A fresh socket has room for so little, if it works at all.
-        return unreachable(mesh, rank, n < 0 ? errno : EIO);
+    cadre_hello hello = {
+        .from = mesh->rank, .to = rank, .generation = mesh->rules.generation};
+    memcpy(hello.job_id, mesh->rules.job_id, sizeof(hello.job_id));
+    if (cadre_applicant_begin(&p->applicant, mesh->rules.credentials, &hello,
+            p->socket) != CADRE_OK) {
+        return unreachable(mesh, rank);
+    }
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)rank};
+    epoll_ctl(mesh->epoll, EPOLL_CTL_MOD, p->socket, &event);
+    p->greeted = true;
+    return CADRE_OK;
+}
+
+// A lower rank has something to say.
+static cadre_status hear(cadre_mesh *mesh, int rank)
+{
+    peer *p = &mesh->peers[rank];
+    if (cadre_applicant_go_on(&p->applicant) != CADRE_OK) {
+        return unreachable(mesh, rank);
+    }
+    if (!p->applicant.admitted) {
+        return CADRE_OK;
     }
     epoll_ctl(mesh->epoll, EPOLL_CTL_DEL, p->socket, NULL);
     settle(mesh, rank);
@@ -156,21 +193,17 @@ static cadre_status greet(cadre_mesh *mesh, int rank)
 
 static void receive_visitors(cadre_mesh *mesh)
 {
-    int socket;
-    cadre_message m;
-    while (cadre_door_next(mesh->door, &socket, &m)) {
-        cadre_hello hello;
-        if (!cadre_decode_hello(&m, &hello) || hello.to != mesh->rank ||
-            memcmp(hello.job_id, mesh->job_id, sizeof(hello.job_id)) != 0 ||
-            hello.from <= mesh->rank || hello.from >= mesh->world_size) {
+    cadre_visitor v;
+    while (cadre_door_next(mesh->door, &v)) {
+        if (v.from <= mesh->rank || v.from >= mesh->world_size) {
             cadre_door_turn_away(
-                mesh->door, socket, "it belongs to another job");
-        } else if (mesh->peers[hello.from].connected) {
+                mesh->door, v.socket, "that rank does not come here");
+        } else if (mesh->peers[v.from].connected) {
             cadre_door_turn_away(
-                mesh->door, socket, "that rank is connected already");
+                mesh->door, v.socket, "that rank is connected already");
         } else {
-            mesh->peers[hello.from].socket = socket;
-            settle(mesh, hello.from);
+            mesh->peers[v.from].socket = v.socket;
+            settle(mesh, v.from);
         }
     }
 }
@@ -184,9 +217,11 @@ cadre_status cadre_mesh_run(cadre_mesh *mesh, int *failed_peer)
             receive_visitors(mesh);
             continue;
         }
-        cadre_status status = greet(mesh, (int)event.data.u32);
+        int rank = (int)event.data.u32;
+        cadre_status status =
+            mesh->peers[rank].greeted ? hear(mesh, rank) : greet(mesh, rank);
         if (status != CADRE_OK) {
-            *failed_peer = (int)event.data.u32;
+            *failed_peer = rank;
             return status;
         }
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Connections between every two ranks of different hosts: each rank listens,
-// connects to all ranks below it, and is connected to by all above.  Whoever
-// connects says who it is and for which job; strangers are sent away.
+// connects to all ranks below it, and is connected to by all above.  Both ends
+// of a connection prove that they belong to the job; strangers are sent away.
 //
 // Like the hub it never sleeps: wait for its descriptor and run it.
 //
@@ -24,18 +24,27 @@ typedef struct cadre_mesh cadre_mesh;
 cadre_status cadre_mesh_open(int hub_socket, int rank, int world_size,
     char address[CADRE_ADDRESS_BYTES], cadre_mesh **out);
 
-/** Stops listening; connections not taken are closed.  NULL is allowed. */
+/** Stops listening.  Connections not taken are closed.  NULL is allowed. */
 void cadre_mesh_close(cadre_mesh *mesh);
 
 /**
- * Everybody's address is known: begins to connect to peer, if that is a rank
- * below.  To be called for all, before the first cadre_mesh_run().
+ * Lets peers in from now on: what proves a connection is known.  credentials is
+ * borrowed until the mesh is closed.
+ *
+ * Errors: CADRE_ERR_IO, CADRE_ERR_NO_MEMORY
+ */
+cadre_status cadre_mesh_begin(cadre_mesh *mesh,
+    const cadre_credentials *credentials,
+    const uint8_t job_id[CADRE_JOB_ID_BYTES], uint64_t generation);
+
+/**
+ * Begins to connect to rank, if that is one below.  To be called for all,
+ * between cadre_mesh_begin() and the first cadre_mesh_run().
  *
  * Errors: CADRE_ERR_PEER_LOST  the text says why
  */
-cadre_status cadre_mesh_connect(cadre_mesh *mesh,
-    const uint8_t job_id[CADRE_JOB_ID_BYTES], int peer,
-    const char address[CADRE_ADDRESS_BYTES]);
+cadre_status cadre_mesh_connect(
+    cadre_mesh *mesh, int rank, const char address[CADRE_ADDRESS_BYTES]);
 
 /** Readable when there is something to do. */
 int cadre_mesh_fd(const cadre_mesh *mesh);

@@ -36,7 +36,7 @@ bool cadre_message_peek(
     }
     uint32_t type = cadre_load_u32(data + 4);
     uint32_t payload = cadre_load_u32(data + 8);
-    if (type < CADRE_MESSAGE_JOIN || type > CADRE_MESSAGE_HELLO ||
+    if (type < CADRE_MESSAGE_JOIN || type > CADRE_MESSAGE_VERDICT ||
         payload > MOST_PAYLOAD) {
         return false;
     }
@@ -217,25 +217,4 @@ bool cadre_decode_address(cadre_message *m, char address[CADRE_ADDRESS_BYTES])
 {
     read_field(&m->payload, address, CADRE_ADDRESS_BYTES);
     return m->payload.ok;
-}
-
-void cadre_encode_hello(cadre_writer *w, const cadre_hello *hello)
-{
-    encode_header(
-        w, CADRE_MESSAGE_HELLO, CADRE_HELLO_BYTES - CADRE_MESSAGE_HEADER_BYTES);
-    cadre_write_bytes(w, hello->job_id, sizeof(hello->job_id));
-    cadre_write_u32(w, (uint32_t)hello->from);
-    cadre_write_u32(w, (uint32_t)hello->to);
-}
-
-bool cadre_decode_hello(cadre_message *m, cadre_hello *out)
-{
-    cadre_reader *r = &m->payload;
-    const uint8_t *id = cadre_reader_take(r, sizeof(out->job_id));
-    if (id != NULL) {
-        memcpy(out->job_id, id, sizeof(out->job_id));
-    }
-    out->from = read_number(r);
-    out->to = read_number(r);
-    return m->type == CADRE_MESSAGE_HELLO && is_complete(r);
 }

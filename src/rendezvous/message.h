@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The messages between ranks and the hub, and the hello between ranks, as
-// docs/wire-protocol.md has them byte by byte.
+// The messages between ranks and the hub, as docs/wire-protocol.md has them byte
+// by byte.
 //
 // Whatever is read is checked: lengths, ranges, texts.  A decoder that returns
 // false has written nothing that may be used.
@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "rendezvous/hub.h"
+#include "rendezvous/proof.h"
 
 typedef enum cadre_message_type {
     CADRE_MESSAGE_JOIN = 1,    // rank to hub, the first
@@ -20,14 +21,11 @@ typedef enum cadre_message_type {
     CADRE_MESSAGE_WELCOME = 5, // hub to rank: all have joined
     CADRE_MESSAGE_PEER = 6,    // hub to rank, with a connected socket
     CADRE_MESSAGE_VERDICT = 7, // hub to rank
-    CADRE_MESSAGE_HELLO = 8,   // rank to rank, the first
 } cadre_message_type;
 
 enum {
     CADRE_MESSAGE_HEADER_BYTES = 12, // magic and version, type, payload bytes
-    CADRE_JOB_ID_BYTES = 16,
     CADRE_JOIN_BYTES = 12 + 5 * 4 + CADRE_HOST_BYTES + CADRE_ADDRESS_BYTES,
-    CADRE_HELLO_BYTES = 12 + CADRE_JOB_ID_BYTES + 2 * 4,
     // The longest but for a welcome: a verdict.
     CADRE_SMALL_MESSAGE_BYTES = 12 + 2 * 4 + 1023,
     CADRE_WELCOME_HEAD_BYTES = 12 + CADRE_JOB_ID_BYTES + 8 + 2 * 4,
@@ -77,14 +75,5 @@ bool cadre_decode_welcome(cadre_message *m, cadre_welcome *out);
 void cadre_encode_address(
     cadre_writer *w, const char address[CADRE_ADDRESS_BYTES]);
 bool cadre_decode_address(cadre_message *m, char address[CADRE_ADDRESS_BYTES]);
-
-typedef struct cadre_hello {
-    uint8_t job_id[CADRE_JOB_ID_BYTES];
-    int from;
-    int to;
-} cadre_hello;
-
-void cadre_encode_hello(cadre_writer *w, const cadre_hello *hello);
-bool cadre_decode_hello(cadre_message *m, cadre_hello *out);
 
 #endif // CADRE_RENDEZVOUS_MESSAGE_H

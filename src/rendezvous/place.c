@@ -159,6 +159,24 @@ static cadre_status place_from_theirs(cadre_place *p)
     return CADRE_OK;
 }
 
+// What the rank is to prove with.
+static cadre_status read_proof(cadre_place *p)
+{
+    if (getenv("CADRE_SECRET_FD") != NULL) {
+        CADRE_TRY(read_number(
+            "CADRE_SECRET_FD", 0, HIGHEST_DESCRIPTOR, &p->secret_fd));
+        p->has_secret_fd = true;
+    }
+    p->secret_file = getenv("CADRE_SECRET_FILE");
+    const char *auth = getenv("CADRE_AUTH");
+    if (auth != NULL && strcmp(auth, "none") != 0) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "CADRE_AUTH is '%s', but it can only be 'none', or not set", auth);
+    }
+    p->believes_all = auth != NULL;
+    return CADRE_OK;
+}
+
 cadre_status cadre_place_from_environment(cadre_place *out)
 {
     cadre_place p = {.world_size = 1, .local_world_size = 1, .source = "alone"};
@@ -174,6 +192,7 @@ cadre_status cadre_place_from_environment(cadre_place *out)
                getenv(theirs.world_size) != NULL) {
         CADRE_TRY(place_from_theirs(&p));
     }
+    CADRE_TRY(read_proof(&p));
     *out = p;
     return CADRE_OK;
 }

@@ -20,12 +20,19 @@ typedef struct cadre_place {
     char store[CADRE_STORE_BYTES];
     bool hosts_hub; // listens at the store itself: rank 0 without a launcher
     const char *source; // "cadre run", "RANK and WORLD_SIZE" or "alone"
+    // What proves that a rank belongs to the job (proof.h); the descriptor
+    // comes before the file, and both before the last.
+    bool has_secret_fd;
+    int secret_fd;
+    const char *secret_file; // in the environment; or NULL
+    bool believes_all;       // CADRE_AUTH=none
 } cadre_place;
 
 /**
  * Reads the environment: CADRE_RANK, CADRE_WORLD_SIZE, CADRE_LOCAL_RANK,
  * CADRE_LOCAL_WORLD_SIZE and CADRE_STORE; else RANK, WORLD_SIZE, MASTER_ADDR,
- * MASTER_PORT, LOCAL_RANK and LOCAL_WORLD_SIZE; else alone.
+ * MASTER_PORT, LOCAL_RANK and LOCAL_WORLD_SIZE; else alone.  And
+ * CADRE_SECRET_FD, CADRE_SECRET_FILE and CADRE_AUTH.
  *
  * Errors: CADRE_ERR_INVALID_ARG  names the variable, its value, what is wrong
  */

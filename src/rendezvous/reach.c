@@ -4,7 +4,9 @@
 
 #include "base/fail.h"
 #include "base/number.h"
+#include "base/peer.h"
 #include "base/socket.h"
+#include "rendezvous/applicant.h"
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -31,6 +33,14 @@ static cadre_status take_inherited(const cadre_place *place, int *socket)
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "CADRE_STORE is '%s', but descriptor %d is not the launcher's "
             "socket: it was closed, or taken by an earlier cadre_init()",
+            place->store, (int)fd);
+    }
+    uid_t user;
+    // Root may do anything to this process as it is.
+    if (!cadre_peer_user((int)fd, &user) || (user != geteuid() && user != 0)) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "CADRE_STORE is '%s', but descriptor %d comes from a process of "
+            "another user",
             place->store, (int)fd);
     }
     *socket = (int)fd;
@@ -86,10 +96,46 @@ static cadre_status connect_to_hub(
         where, cadre_hub_named_by(place));
 }
 
-cadre_status cadre_reach_hub(
-    const cadre_place *place, cadre_deadline deadline, int *socket)
+// Who answers at the hub's address and this rank prove to each other.
+static cadre_status prove(const cadre_place *place,
+    const cadre_credentials *credentials, cadre_deadline deadline, int socket,
+    uint64_t *generation)
 {
-    return strncmp(place->store, "fd:", 3) == 0
-               ? take_inherited(place, socket)
-               : connect_to_hub(place, deadline, socket);
+    cadre_applicant a;
+    cadre_hello hello = {.from = place->rank, .to = CADRE_HUB};
+    CADRE_TRY(cadre_applicant_begin(&a, credentials, &hello, socket));
+    for (;;) {
+        CADRE_TRY(cadre_applicant_go_on(&a));
+        if (a.admitted) {
+            *generation = a.generation;
+            return CADRE_OK;
+        }
+        if (cadre_now_ns() >= deadline) {
+            return cadre_fail(CADRE_ERR_TIMEOUT, "it does not answer in time");
+        }
+        struct pollfd p = {.fd = socket, .events = POLLIN};
+        (void)poll(&p, 1, cadre_deadline_left_ms(deadline, INT32_MAX));
+    }
+}
+
+cadre_status cadre_reach_hub(const cadre_place *place,
+    const cadre_credentials *credentials, cadre_deadline deadline, int *socket,
+    uint64_t *generation)
+{
+    *generation = 0;
+    if (strncmp(place->store, "fd:", 3) == 0) {
+        return take_inherited(place, socket);
+    }
+    int fd = -1;
+    CADRE_TRY(connect_to_hub(place, deadline, &fd));
+    cadre_status status = prove(place, credentials, deadline, fd, generation);
+    if (status != CADRE_OK) {
+        close(fd);
+        return cadre_fail(status,
+            "rank %d found somebody at %s (given by %s), but %s", place->rank,
+            place->store + strlen("tcp:"), cadre_hub_named_by(place),
+            cadre_error_text());
+    }
+    *socket = fd;
+    return CADRE_OK;
 }

@@ -16,7 +16,7 @@ enum {
     AT_OPERATION = 16,
     AT_DTYPE = 17,
     AT_REDUCE_OP = 18,
-    AT_ZERO = 19,
+    AT_FLAGS = 19,
     AT_ROOT = 20,
     AT_SEQUENCE = 24,
     AT_COUNT = 32,
@@ -25,6 +25,8 @@ enum {
     AT_SENDER = 56,
     AT_CHECK = 60,
 };
+
+enum { FLAG_CHECKED = 1 };
 
 static const uint32_t frame_magic = 0x52464443; // "CDFR"
 static const uint32_t frame_version = 1;
@@ -44,7 +46,7 @@ void cadre_frame_encode(
     header[AT_OPERATION] = (uint8_t)call->operation;
     header[AT_DTYPE] = (uint8_t)call->dtype;
     header[AT_REDUCE_OP] = (uint8_t)call->reduce_op;
-    header[AT_ZERO] = 0;
+    header[AT_FLAGS] = frame->checked ? FLAG_CHECKED : 0;
     cadre_store_u32(header + AT_ROOT, (uint32_t)call->root);
     cadre_store_u64(header + AT_SEQUENCE, call->sequence);
     cadre_store_u64(header + AT_COUNT, call->count);
@@ -72,6 +74,10 @@ cadre_status cadre_frame_decode(
     if (cadre_load_u32(header + AT_CHECK) != header_check(header)) {
         return cadre_fail(CADRE_ERR_CORRUPT, "frame header is damaged");
     }
+    if (header[AT_FLAGS] > FLAG_CHECKED) {
+        return cadre_fail(CADRE_ERR_CORRUPT, "frame with unknown flags 0x%02x",
+            (unsigned)header[AT_FLAGS]);
+    }
 
     out->generation = cadre_load_u64(header + AT_GENERATION);
     out->call = (cadre_call){
@@ -84,6 +90,7 @@ cadre_status cadre_frame_decode(
         .detail = cadre_load_u64(header + AT_DETAIL),
     };
     out->nbytes = cadre_load_u64(header + AT_NBYTES);
+    out->checked = header[AT_FLAGS] == FLAG_CHECKED;
     out->sender = (int)cadre_load_u32(header + AT_SENDER);
     return CADRE_OK;
 }

@@ -10,13 +10,14 @@
 
 #include "transport/transport.h"
 
-enum { CADRE_FRAME_BYTES = 64 };
+enum { CADRE_FRAME_BYTES = 64, CADRE_FRAME_CHECK_BYTES = 4 };
 
 typedef struct cadre_frame {
     uint64_t generation;
     cadre_call call;
     uint64_t nbytes; // of the payload behind this header
     int sender;
+    bool checked; // the payload's CRC-32C follows it, in 4 bytes
 } cadre_frame;
 
 void cadre_frame_encode(

@@ -2,24 +2,26 @@
 //
 // Connected stream sockets, TCP or Unix: one per peer.
 //
-// A frame is a header of 64 bytes and the payload (docs/wire-protocol.md).  A
-// socket is read only while a receive is posted for its peer, so a fast sender
-// is held back by the kernel's buffers and nothing is stored here.  Linux:
-// POLLRDHUP and eventfd.
+// A frame is a header of 64 bytes, the payload and, between hosts, its checksum
+// (docs/wire-protocol.md).  A socket is read only while a receive is posted for
+// its peer, so a fast sender is held back by the kernel's buffers and nothing is
+// stored here.  Linux: POLLRDHUP and eventfd.
 //
 // Invariant: the head of each queue is the only transfer that is under way;
-//            `moved` of it counts header and payload.
+//            `moved` of it counts header, payload and checksum.
 
 #define _GNU_SOURCE // POLLRDHUP
 
 #include "transport/transport.h"
 
 #include "base/alloc.h"
+#include "base/bytes.h"
 #include "base/check.h"
 #include "base/fail.h"
+#include "base/peer.h"
 #include "base/thread.h"
 #include "transport/frame.h"
-#include "transport/queue.h"
+#include "transport/lane.h"
 #include "transport/spin.h"
 #include <errno.h>
 #include <netinet/in.h>
@@ -32,18 +34,15 @@
 #include <unistd.h>
 
 enum {
-    // Runs that one system call moves; far below what any system allows.
-    MAX_VECTORS = 64,
     // poll() is told milliseconds as an int; a longer wait wakes once a day.
     MAX_SLEEP_MS = 24 * 60 * 60 * 1000,
 };
 
 typedef struct tcp_peer {
-    int socket; // -1: this rank itself
-    cadre_transfer_queue sends;
-    cadre_transfer_queue receives;
-    uint8_t send_header[CADRE_FRAME_BYTES];    // of the head of sends
-    uint8_t receive_header[CADRE_FRAME_BYTES]; // of the head of receives
+    int socket;  // -1: this rank itself
+    bool checks; // payloads to it get a checksum
+    cadre_lane sends;
+    cadre_lane receives;
 } tcp_peer;
 
 typedef struct tcp {
@@ -71,149 +70,124 @@ static cadre_status fail_lost(tcp *t, int peer, int error)
         CADRE_ERR_PEER_LOST, error, "the connection to rank %d broke", peer);
 }
 
-// Lays the rest of a transfer out for one system call: header first.
-static int lay_out(
-    const cadre_transfer *x, uint8_t *header, struct iovec vectors[MAX_VECTORS])
-{
-    int n = 0;
-    if (x->moved < CADRE_FRAME_BYTES) {
-        vectors[n].iov_base = header + x->moved;
-        vectors[n].iov_len = CADRE_FRAME_BYTES - x->moved;
-        n++;
-    }
-    size_t skip = x->run_moved;
-    for (size_t i = x->run; i < x->n_runs && n < MAX_VECTORS; i++) {
-        if (x->runs[i].nbytes > skip) {
-            vectors[n].iov_base = (char *)x->runs[i].data + skip;
-            vectors[n].iov_len = x->runs[i].nbytes - skip;
-            n++;
-        }
-        skip = 0;
-    }
-    return n;
-}
-
-static size_t total_of(const struct iovec *vectors, int n)
-{
-    size_t nbytes = 0;
-    for (int i = 0; i < n; i++) {
-        nbytes += vectors[i].iov_len;
-    }
-    return nbytes;
-}
-
-// Counts nbytes as moved; they may end anywhere in the header or a run.
-static void account(cadre_transfer *x, size_t nbytes)
-{
-    if (x->moved < CADRE_FRAME_BYTES) {
-        size_t left = CADRE_FRAME_BYTES - x->moved;
-        size_t of_header = nbytes < left ? nbytes : left;
-        x->moved += of_header;
-        nbytes -= of_header;
-    }
-    x->moved += nbytes;
-    while (nbytes > 0) {
-        size_t left = x->runs[x->run].nbytes - x->run_moved;
-        if (nbytes < left) {
-            x->run_moved += nbytes;
-            return;
-        }
-        nbytes -= left;
-        x->run++;
-        x->run_moved = 0;
-    }
-}
-
-static bool is_complete(const cadre_transfer *x)
-{
-    return x->moved == CADRE_FRAME_BYTES + x->nbytes;
-}
-
 static bool would_block(int error)
 {
     return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
 }
 
+// An empty payload needs no checksum: the header has its own.
+static size_t check_bytes_of(const tcp_peer *p, const cadre_transfer *x)
+{
+    return p->checks && x->nbytes > 0 ? CADRE_FRAME_CHECK_BYTES : 0;
+}
+
 // Makes the header of the transfer that has come to the head.
 static void begin_send(tcp *t, tcp_peer *p)
 {
-    const cadre_transfer *x = p->sends.head;
+    const cadre_transfer *x = p->sends.queue.head;
     if (x == NULL) {
         return;
     }
+    p->sends.check_bytes = check_bytes_of(p, x);
+    p->sends.crc = 0;
     cadre_frame frame = {
         .generation = t->base.generation,
         .call = *x->call,
         .nbytes = x->nbytes,
         .sender = t->base.rank,
+        .checked = p->sends.check_bytes > 0,
     };
-    cadre_frame_encode(&frame, p->send_header);
+    cadre_frame_encode(&frame, p->sends.header);
 }
 
 // Sends to a peer until its socket takes no more.
 static cadre_status send_some(tcp *t, int peer, bool *moved)
 {
     tcp_peer *p = &t->peers[peer];
-    while (p->sends.head != NULL) {
-        cadre_transfer *x = p->sends.head;
-        struct iovec vectors[MAX_VECTORS];
-        int n = lay_out(x, p->send_header, vectors);
+    cadre_lane *l = &p->sends;
+    while (l->queue.head != NULL) {
+        cadre_transfer *x = l->queue.head;
+        struct iovec vectors[CADRE_LANE_VECTORS];
+        cadre_store_u32(l->check, l->crc); // final once the payload is moved
+        int n = cadre_lane_lay_out(x, l, vectors);
         struct msghdr message = {
             .msg_iov = vectors,
             .msg_iovlen = (size_t)n,
         };
+        // A checksum is not worth a packet of its own.
+        int more =
+            l->check_bytes > 0 && !cadre_lane_has_payload(x) ? MSG_MORE : 0;
         ssize_t sent =
-            sendmsg(p->socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+            sendmsg(p->socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT | more);
         if (sent < 0) {
             return would_block(errno) ? CADRE_OK : fail_lost(t, peer, errno);
         }
         *moved = true;
-        account(x, (size_t)sent);
-        if (is_complete(x)) {
-            cadre_queue_pop(&p->sends)->done = true;
+        cadre_lane_account(x, l, (size_t)sent);
+        if (cadre_lane_is_done(x, l)) {
+            cadre_queue_pop(&l->queue)->done = true;
             begin_send(t, p);
-        } else if ((size_t)sent < total_of(vectors, n)) {
+        } else if ((size_t)sent < cadre_lane_total(vectors, n)) {
             return CADRE_OK;
         }
     }
     return CADRE_OK;
 }
 
+// Where one frame is wrong, there is no telling where the next begins.
+static cadre_status fail_unusable(tcp *t, int peer)
+{
+    t->base.failed_peer = peer;
+    return cadre_fail(CADRE_ERR_PEER_LOST,
+        "the connection to rank %d is unusable: %s", peer, cadre_error_text());
+}
+
 // Compares a complete header with what is expected.
 static cadre_status check_header(tcp *t, int peer)
 {
     tcp_peer *p = &t->peers[peer];
-    const cadre_transfer *x = p->receives.head;
+    const cadre_transfer *x = p->receives.queue.head;
     cadre_frame frame;
-    cadre_status status = cadre_frame_decode(p->receive_header, &frame);
+    cadre_status status = cadre_frame_decode(p->receives.header, &frame);
     if (status == CADRE_OK &&
         (frame.generation != t->base.generation || frame.sender != peer)) {
         status = cadre_fail(
             CADRE_ERR_CORRUPT, "frame of another group, or of another rank");
     }
     if (status != CADRE_OK) {
-        // Where one frame is wrong, there is no telling where the next begins.
-        t->base.failed_peer = peer;
-        return cadre_fail(CADRE_ERR_PEER_LOST,
-            "the connection to rank %d is unusable: %s", peer,
-            cadre_error_text());
+        return fail_unusable(t, peer);
     }
     status = cadre_frame_compare(&frame, t->base.rank, x->call, x->nbytes);
     if (status != CADRE_OK) {
         t->base.failed_peer = peer;
     }
+    p->receives.crc = 0;
+    p->receives.check_bytes =
+        frame.checked && x->nbytes > 0 ? CADRE_FRAME_CHECK_BYTES : 0;
     return status;
 }
 
-// Reads once: the rest of the header, or else of the payload.
+// Compares the checksum of a complete payload.
+static cadre_status check_payload(tcp *t, int peer)
+{
+    const cadre_lane *l = &t->peers[peer].receives;
+    if (l->check_bytes == 0 || cadre_load_u32(l->check) == l->crc) {
+        return CADRE_OK;
+    }
+    (void)cadre_fail(CADRE_ERR_CORRUPT,
+        "a payload was damaged on its way: its checksum is wrong");
+    return fail_unusable(t, peer);
+}
+
+// Reads once: the rest of the header, or of the payload, or of the checksum.
 static ssize_t read_once(tcp_peer *p, cadre_transfer *x, size_t *wanted)
 {
-    struct iovec vectors[MAX_VECTORS];
-    int n = lay_out(x, p->receive_header, vectors);
+    struct iovec vectors[CADRE_LANE_VECTORS];
+    int n = cadre_lane_lay_out(x, &p->receives, vectors);
     if (x->moved < CADRE_FRAME_BYTES) {
         n = 1; // nothing of the payload before the header has been compared
     }
-    *wanted = total_of(vectors, n);
+    *wanted = cadre_lane_total(vectors, n);
     struct msghdr message = {
         .msg_iov = vectors,
         .msg_iovlen = (size_t)n,
@@ -225,8 +199,9 @@ static ssize_t read_once(tcp_peer *p, cadre_transfer *x, size_t *wanted)
 static cadre_status receive_some(tcp *t, int peer, bool *moved)
 {
     tcp_peer *p = &t->peers[peer];
-    while (p->receives.head != NULL) {
-        cadre_transfer *x = p->receives.head;
+    cadre_lane *l = &p->receives;
+    while (l->queue.head != NULL) {
+        cadre_transfer *x = l->queue.head;
         bool in_header = x->moved < CADRE_FRAME_BYTES;
         size_t wanted;
         ssize_t got = read_once(p, x, &wanted);
@@ -237,12 +212,13 @@ static cadre_status receive_some(tcp *t, int peer, bool *moved)
             return fail_lost(t, peer, 0);
         }
         *moved = true;
-        account(x, (size_t)got);
+        cadre_lane_account(x, l, (size_t)got);
         if (in_header && x->moved == CADRE_FRAME_BYTES) {
             CADRE_TRY(check_header(t, peer));
         }
-        if (is_complete(x)) {
-            cadre_queue_pop(&p->receives)->done = true;
+        if (cadre_lane_is_done(x, l)) {
+            CADRE_TRY(check_payload(t, peer));
+            cadre_queue_pop(&l->queue)->done = true;
         } else if ((size_t)got < wanted) {
             return CADRE_OK;
         }
@@ -255,8 +231,9 @@ static cadre_status tcp_post_send(
 {
     tcp *t = as_tcp(base);
     tcp_peer *p = &t->peers[peer];
-    bool first = p->sends.head == NULL;
-    cadre_queue_push(&p->sends, x);
+    bool first = p->sends.queue.head == NULL;
+    base->sent_overhead_bytes += check_bytes_of(p, x);
+    cadre_queue_push(&p->sends.queue, x);
     if (!first) {
         return CADRE_OK;
     }
@@ -268,7 +245,7 @@ static cadre_status tcp_post_send(
 static cadre_status tcp_post_receive(
     cadre_transport *base, int peer, cadre_transfer *x)
 {
-    cadre_queue_push(&as_tcp(base)->peers[peer].receives, x);
+    cadre_queue_push(&as_tcp(base)->peers[peer].receives.queue, x);
     return CADRE_OK;
 }
 
@@ -279,10 +256,10 @@ static void prepare_poll(tcp *t)
     for (int i = 0; i < t->base.world_size; i++) {
         const tcp_peer *p = &t->peers[i];
         short events = 0;
-        if (p->receives.head != NULL) {
+        if (p->receives.queue.head != NULL) {
             events |= POLLIN;
         }
-        if (p->sends.head != NULL) {
+        if (p->sends.queue.head != NULL) {
             events |= POLLOUT | POLLRDHUP;
         }
         t->polled[i] = (struct pollfd){
@@ -301,7 +278,7 @@ static cadre_status serve_peer(tcp *t, int peer, short events, bool *moved)
     if (events & (POLLIN | POLLHUP | POLLERR)) {
         CADRE_TRY(receive_some(t, peer, moved));
     }
-    if (p->sends.head == NULL) {
+    if (p->sends.queue.head == NULL) {
         return CADRE_OK;
     }
     if (events & POLLRDHUP) {
@@ -369,8 +346,8 @@ static void tcp_abandon(cadre_transport *base)
 {
     tcp *t = as_tcp(base);
     for (int i = 0; i < base->world_size; i++) {
-        t->peers[i].sends = (cadre_transfer_queue){0};
-        t->peers[i].receives = (cadre_transfer_queue){0};
+        t->peers[i].sends.queue = (cadre_transfer_queue){0};
+        t->peers[i].receives.queue = (cadre_transfer_queue){0};
     }
 }
 
@@ -394,30 +371,6 @@ static void tcp_close(cadre_transport *base)
     cadre_free(t);
 }
 
-// True if the peer runs on this host: both ends have the same address.
-static bool is_local(int socket)
-{
-    struct sockaddr_storage own = {0};
-    struct sockaddr_storage theirs = {0};
-    socklen_t own_bytes = sizeof(own);
-    socklen_t their_bytes = sizeof(theirs);
-    if (getsockname(socket, (struct sockaddr *)&own, &own_bytes) != 0 ||
-        getpeername(socket, (struct sockaddr *)&theirs, &their_bytes) != 0) {
-        return false;
-    }
-    if (own.ss_family == AF_INET) {
-        const struct sockaddr_in *a = (const struct sockaddr_in *)&own;
-        const struct sockaddr_in *b = (const struct sockaddr_in *)&theirs;
-        return a->sin_addr.s_addr == b->sin_addr.s_addr;
-    }
-    if (own.ss_family == AF_INET6) {
-        const struct sockaddr_in6 *a = (const struct sockaddr_in6 *)&own;
-        const struct sockaddr_in6 *b = (const struct sockaddr_in6 *)&theirs;
-        return memcmp(&a->sin6_addr, &b->sin6_addr, sizeof(a->sin6_addr)) == 0;
-    }
-    return own.ss_family == AF_UNIX;
-}
-
 // Takes the sockets and finds out how many ranks share this host.
 static void take_sockets(tcp *t, const int *sockets)
 {
@@ -430,10 +383,18 @@ static void take_sockets(tcp *t, const int *sockets)
             // never do that, refuse.
             int on = 1;
             (void)setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-            n_local += is_local(socket) ? 1 : 0;
+            t->peers[i].checks = !cadre_peer_is_local(socket);
+            n_local += t->peers[i].checks ? 0 : 1;
         }
     }
     t->spin.allowed = cadre_cpu_count() >= n_local;
+}
+
+void cadre_tcp_check_all(cadre_transport *t)
+{
+    for (int i = 0; i < t->world_size; i++) {
+        as_tcp(t)->peers[i].checks = true;
+    }
 }
 
 static const cadre_transport_ops tcp_ops = {

@@ -137,7 +137,8 @@ void cadre_transport_abandon(cadre_transport *t);
 void cadre_transport_close(cadre_transport *t); // NULL is allowed
 
 /**
- * Opens a transport over connected stream sockets (TCP or Unix).
+ * Opens a transport over connected stream sockets (TCP or Unix).  Payloads to
+ * peers on other hosts carry a checksum.
  *
  * sockets has world_size entries, -1 at rank; they are taken: closed by
  * cadre_transport_close(), and on an error here as well.
@@ -146,6 +147,12 @@ void cadre_transport_close(cadre_transport *t); // NULL is allowed
  */
 cadre_status cadre_tcp_open(int rank, int world_size, uint64_t generation,
     const int *sockets, cadre_transport **out);
+
+/**
+ * Sends a checksum behind every payload, as to peers on other hosts, also to
+ * those on this one.  For tests; before anything is posted.
+ */
+void cadre_tcp_check_all(cadre_transport *t);
 
 /** What ranks that are threads of one process share. */
 typedef struct cadre_inproc_world cadre_inproc_world;

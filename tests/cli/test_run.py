@@ -119,7 +119,7 @@ class Requests(RunTest):
         self.assertLessEqual(len(lines), 24)
         self.assertLessEqual(max(map(len, lines)), 80)
         for words in ("-n N", "--threads", "--log-dir", "--tag", "CADRE_STORE",
-                      "cadre run -n 2"):
+                      "CADRE_SECRET_FD", "cadre run -n 2"):
             self.assertIn(words, done.stdout)
         self.assertNotIn("--nnodes", done.stdout)
 
@@ -319,19 +319,18 @@ class OtherLaunchers(RunTest):
             for r in range(3):
                 (self.folder / f"pid.{r}").unlink()
 
-    def test_garbage_disturbs_nobody(self):
+    def test_meets_with_more_ranks_than_may_wait_at_once(self):
+        for r, rank in enumerate(self.start_ranks(70, "127.0.0.1", "steps=1")):
+            output, errors = rank.communicate(timeout=LIMIT_S)
+            self.assertEqual(rank.returncode, 0, errors)
+            self.assertEqual(output, f"rank {r} of 70 is done\n")
+
+    def test_nobody_listens_while_the_ranks_work(self):
         ranks = self.start_ranks(3, "127.0.0.1", "steps=200", "pause=5",
                                  f"pids={self.folder}/pid")
         self.pids(3)
-        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\0" * 5000, b"CDH1" * 99,
-                        os.urandom(300)):
-            with socket.create_connection(("127.0.0.1", self.port)) as s:
-                s.settimeout(LIMIT_S)
-                try:
-                    s.sendall(garbage)
-                    self.assertEqual(s.recv(1), b"")  # closed
-                except ConnectionError:
-                    pass  # closed before all was read
+        with self.assertRaises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", self.port))
         for rank in ranks:
             _, errors = rank.communicate(timeout=LIMIT_S)
             self.assertEqual(rank.returncode, 0, errors)
@@ -358,6 +357,118 @@ class OtherLaunchers(RunTest):
         self.one_rank("rank 1 did not join in time", RANK="0", WORLD_SIZE="2",
                       MASTER_ADDR="127.0.0.1",
                       MASTER_PORT=str(self.free_port("127.0.0.1")))
+
+
+class Membership(RunTest):
+    """Who may join the ranks that others start, and who may not."""
+
+    def setUp(self):
+        super().setUp()
+        self.port = OtherLaunchers.free_port("127.0.0.1")
+
+    def rank(self, rank, world_size, *arguments, **environ):
+        return self.start([RANK_PROGRAM, *arguments], RANK=str(rank),
+                          WORLD_SIZE=str(world_size), MASTER_ADDR="127.0.0.1",
+                          MASTER_PORT=str(self.port), **environ)
+
+    def secret(self, name):
+        path = self.folder / name
+        path.touch(mode=0o600)
+        path.write_bytes(os.urandom(32))
+        return str(path)
+
+    def done(self, *ranks):
+        """All have finished and said nothing else; what they said on errors."""
+        said = ""
+        for rank in ranks:
+            output, errors = rank.communicate(timeout=LIMIT_S)
+            self.assertEqual(rank.returncode, 0, errors)
+            self.assertIn(" is done", output)
+            said += errors
+        return said
+
+    def fails(self, rank, words):
+        _, errors = rank.communicate(timeout=LIMIT_S)
+        self.assertEqual(rank.returncode, 3)
+        self.assertIn(words, errors)
+        self.assertEqual(errors.count("\n"), 1, errors)
+
+    def connect(self):
+        """A stranger's connection, once rank 0 listens."""
+        sockets = []
+
+        def connected():
+            try:
+                sockets.append(socket.create_connection(
+                    ("127.0.0.1", self.port), timeout=LIMIT_S))
+            except ConnectionRefusedError:
+                return False
+            return True
+
+        self.assertTrue(wait_until(connected))
+        self.addCleanup(sockets[0].close)
+        return sockets[0]
+
+    def test_who_has_not_the_secret_does_not_join(self):
+        right, wrong = self.secret("right"), self.secret("wrong")
+        first = self.rank(0, 2, "log=1", CADRE_SECRET_FILE=right)
+        self.fails(self.rank(1, 2, CADRE_SECRET_FILE=wrong),
+                   "it does not know this job's secret")
+        self.fails(self.rank(1, 2), "has it got a secret (CADRE_SECRET_FILE)")
+        self.fails(self.rank(1, 2, CADRE_AUTH="none"), "closed the connection")
+        second = self.rank(1, 2, CADRE_SECRET_FILE=right)
+        self.assertRegex(self.done(first, second),
+                         r"\A.*closed a connection: it has not proved .*\n\Z")
+
+    def test_a_secret_comes_by_descriptor(self):
+        ranks = []
+        for r in range(2):
+            ours, theirs = os.pipe()
+            os.write(theirs, b"x" * 32)
+            os.close(theirs)
+            ranks.append(subprocess.Popen(
+                [RANK_PROGRAM], stdin=ours, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True,
+                env=harness.environment(
+                    RANK=str(r), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
+                    MASTER_PORT=str(self.port), CADRE_SECRET_FD="0")))
+            self.addCleanup(self.end, ranks[-1])
+            os.close(ours)
+        self.assertEqual(self.done(*ranks), "")
+
+    def test_a_secret_file_is_this_users_alone(self):
+        path = self.secret("open")
+        os.chmod(path, 0o644)
+        self.fails(self.rank(1, 2, CADRE_SECRET_FILE=path), "has mode 0644")
+        self.fails(self.rank(1, 2, CADRE_SECRET_FILE="/no/such"), "/no/such")
+        self.fails(self.rank(1, 2, CADRE_AUTH="all"), "CADRE_AUTH is 'all'")
+
+    def test_who_proves_nothing_is_warned_of(self):
+        said = self.done(*(self.rank(r, 3, "log=1", CADRE_AUTH="none")
+                           for r in range(3)))
+        self.assertRegex(said, r"\A.*CADRE_AUTH=none: whoever .*\n\Z")
+
+    def test_strangers_disturb_nobody(self):
+        """Until the last rank comes; no word to them, no word of them."""
+        first, second = self.rank(0, 3, "log=1"), self.rank(1, 3, "log=1")
+        slow, slowly = self.connect(), [bytes([b]) for b in b"CDA1\1\0\0\0"]
+        for said in (b"", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\0" * 5000,
+                     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+                     b"CDH1\x01\0\0\0\xff\xff\xff\xff", b"\xff" * 8,
+                     b"CDA1" + b"\xff" * 76, os.urandom(300)):
+            stranger = self.connect()
+            slow.send(slowly.pop(0))
+            try:
+                stranger.sendall(said)
+                if not said:
+                    stranger.shutdown(socket.SHUT_WR)
+                self.assertEqual(stranger.recv(1), b"")
+            except ConnectionError:
+                pass  # closed before all was read
+        idle = [self.connect() for _ in range(80)]
+        third = self.rank(2, 3)
+        self.assertEqual(self.done(first, second, third), "")
+        self.assertEqual(len(idle), 80)
 
 
 if __name__ == "__main__":

@@ -314,6 +314,13 @@ static void agrees_with_the_tree_over_tcp(void **state)
     run_matrix(LINK_TCP);
 }
 
+static void agrees_with_the_tree_with_checksums(void **state)
+{
+    (void)state;
+    run_all_types(LINK_CHECKED, 2);
+    run_all_types(LINK_CHECKED, 5);
+}
+
 static void agrees_with_the_tree_as_processes(void **state)
 {
     (void)state;
@@ -409,6 +416,7 @@ int main(void)
         cmocka_unit_test(agrees_with_the_tree_inproc),
         cmocka_unit_test(agrees_with_the_tree_over_unix_sockets),
         cmocka_unit_test(agrees_with_the_tree_over_tcp),
+        cmocka_unit_test(agrees_with_the_tree_with_checksums),
         cmocka_unit_test(agrees_with_the_tree_as_processes),
         cmocka_unit_test(several_works_run_in_order),
         cmocka_unit_test(a_work_may_use_what_the_one_before_it_makes),

@@ -4,15 +4,17 @@
 // goes wrong, which it says on standard error before it exits with status 3.
 //
 //     rank_program [steps=N] [timeout=MS] [early=RANK] [status=RANK:STATUS]
-//                  [desync=RANK] [pause=MS] [pids=PATH]
+//                  [desync=RANK] [pause=MS] [pids=PATH] [log=1]
 //
 // early: this rank finishes after half of the steps, as if all were done.
 // status: this rank exits with that status after half of the steps.
 // desync: this rank calls another collective after half of the steps.
 // pids: when the ranks are under way, each writes its process number to the file
 // PATH.RANK.
+// log: warnings of the library go to standard error.
 
 #include <cadre/group.h>
+#include <cadre/log.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +32,16 @@ typedef struct wishes {
     int failing_status;
     int disagreeing;
     const char *pids;
+    bool logs;
 } wishes;
+
+static void show(
+    cadre_log_level level, const char *component, const char *line, void *ctx)
+{
+    (void)level;
+    (void)ctx;
+    fprintf(stderr, "%s: %s\n", component, line);
+}
 
 static const char *value_of(const char *argument, const char *name)
 {
@@ -55,6 +66,8 @@ static void read_wish(const char *argument, wishes *w)
         w->disagreeing = (int)strtol(value, NULL, 10);
     } else if ((value = value_of(argument, "pids")) != NULL) {
         w->pids = value;
+    } else if ((value = value_of(argument, "log")) != NULL) {
+        w->logs = *value == '1';
     } else if ((value = value_of(argument, "status")) != NULL) {
         char *end;
         w->failing = (int)strtol(value, &end, 10);
@@ -128,6 +141,9 @@ int main(int argc, char **argv)
     wishes w = {.steps = 10, .early = -1, .failing = -1, .disagreeing = -1};
     for (int i = 1; i < argc; i++) {
         read_wish(argv[i], &w);
+    }
+    if (w.logs) {
+        cadre_log_set_sink(CADRE_LOG_WARN, show, NULL);
     }
     cadre_init_options options = {.timeout_ms = (int)w.timeout_ms};
     cadre_group *world;

@@ -97,6 +97,28 @@ static void sets_the_variables_of_each_rank(void **state)
     }
 }
 
+static void hands_all_ranks_one_secret(void **state)
+{
+    (void)state;
+    job j;
+    setenv("CADRE_SECRET_FD", "77", 1); // of another launcher
+    job_init(&j, 3, some_steps);
+    j.words[0] = "sh";
+    j.words[1] = "-c";
+    j.words[2] = "cksum < /proc/self/fd/$CADRE_SECRET_FD";
+    j.words[3] = NULL;
+    job_run(&j);
+    unsetenv("CADRE_SECRET_FD");
+    expect_success(&j);
+    char *end = strchr(j.output, '\n');
+    assert_non_null(end);
+    char line[64] = "";
+    memcpy(line, j.output,
+        (size_t)(end - j.output) < sizeof(line) ? (size_t)(end - j.output) : 0);
+    assert_string_equal(strchr(line, ' '), " 32"); // bytes
+    assert_int_equal(count_lines(j.output, line), 3);
+}
+
 static void tags_lines_and_keeps_logs(void **state)
 {
     (void)state;
@@ -412,6 +434,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_ranks_to_their_end),
         cmocka_unit_test(sets_the_variables_of_each_rank),
+        cmocka_unit_test(hands_all_ranks_one_secret),
         cmocka_unit_test(tags_lines_and_keeps_logs),
         cmocka_unit_test(names_a_rank_that_is_killed),
         cmocka_unit_test(names_a_rank_that_is_stopped),

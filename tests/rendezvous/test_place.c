@@ -9,7 +9,7 @@
 static const char *const names[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK",
     "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "CADRE_RANK",
     "CADRE_WORLD_SIZE", "CADRE_LOCAL_RANK", "CADRE_LOCAL_WORLD_SIZE",
-    "CADRE_STORE"};
+    "CADRE_STORE", "CADRE_SECRET_FD", "CADRE_SECRET_FILE", "CADRE_AUTH"};
 
 // Sets the environment to "NAME=VALUE NAME=VALUE ..." and reads it.
 static cadre_status read_place(const char *text, cadre_place *place)
@@ -88,6 +88,23 @@ static void reads_what_the_launcher_says(void **state)
     assert_true(p.hosts_hub);
 }
 
+static void reads_what_proves(void **state)
+{
+    (void)state;
+    cadre_place p;
+    CHECK_OK(read_place("RANK=0 WORLD_SIZE=1", &p));
+    assert_false(p.has_secret_fd);
+    assert_null(p.secret_file);
+    assert_false(p.believes_all);
+    CHECK_OK(read_place("CADRE_SECRET_FD=0", &p));
+    assert_true(p.has_secret_fd);
+    assert_int_equal(p.secret_fd, 0);
+    CHECK_OK(read_place("CADRE_SECRET_FILE=/a/b CADRE_AUTH=none", &p));
+    assert_false(p.has_secret_fd);
+    assert_string_equal(p.secret_file, "/a/b");
+    assert_true(p.believes_all);
+}
+
 static void refuses_what_makes_no_sense(void **state)
 {
     (void)state;
@@ -130,6 +147,9 @@ static void refuses_what_makes_no_sense(void **state)
             "CADRE_RANK is 1, but RANK is '0'"},
         {"CADRE_RANK=1 CADRE_WORLD_SIZE=2 CADRE_STORE=fd:3 WORLD_SIZE=3",
             "CADRE_WORLD_SIZE is 2, but WORLD_SIZE is '3'"},
+        {"CADRE_SECRET_FD=x", "CADRE_SECRET_FD is 'x'"},
+        {"CADRE_SECRET_FD=-1", "CADRE_SECRET_FD is '-1'"},
+        {"CADRE_AUTH=hmac", "CADRE_AUTH is 'hmac', but it can only be 'none'"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         cadre_place p = {.rank = -7};
@@ -155,6 +175,7 @@ int main(void)
         cmocka_unit_test(is_alone_without_a_launcher),
         cmocka_unit_test(reads_the_common_names),
         cmocka_unit_test(reads_what_the_launcher_says),
+        cmocka_unit_test(reads_what_proves),
         cmocka_unit_test(refuses_what_makes_no_sense),
         cmocka_unit_test(refuses_a_host_name_that_is_too_long),
     };

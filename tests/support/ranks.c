@@ -59,7 +59,7 @@ void connect_all(rank_link link, int n, int *sockets)
         sockets[a * n + a] = -1;
         for (int b = 0; b < a; b++) {
             int pair[2];
-            if (link == LINK_TCP) {
+            if (link != LINK_UNIX) {
                 make_loopback_pair(pair);
             } else {
                 check_system(
@@ -78,7 +78,8 @@ typedef struct ranks {
     int timeout_ms;
     rank_body body;
     void *ctx;
-    int *sockets;              // or NULL
+    int *sockets; // or NULL
+    bool checked;
     cadre_inproc_world *world; // or NULL
     cadre_shared_verdict *verdict;
 } ranks;
@@ -102,6 +103,9 @@ static void be_rank(void *ctx)
         } else {
             RANK_OK(cadre_tcp_open(me->rank, all->n, 1,
                 &all->sockets[me->rank * all->n], &transport));
+            if (all->checked) {
+                cadre_tcp_check_all(transport);
+            }
         }
         RANK_OK(cadre_watch_start_shared(
             all->verdict, me->rank, transport, &watch));
@@ -119,6 +123,7 @@ static void make_links(ranks *all, rank_link link)
     if (link == LINK_INPROC) {
         CHECK_OK(cadre_inproc_world_create(all->n, &all->world));
     } else {
+        all->checked = link == LINK_CHECKED;
         all->sockets = cadre_alloc_array(n * n, sizeof(*all->sockets));
         connect_all(link, all->n, all->sockets);
     }

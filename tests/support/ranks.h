@@ -14,6 +14,9 @@ typedef enum rank_link {
     LINK_INPROC,
     LINK_UNIX, // tcp over Unix sockets
     LINK_TCP,  // tcp over the loopback interface
+    // As above, with checksums as between hosts: beyond N_LINKS, since it is
+    // worth a test here and there.
+    LINK_CHECKED,
 } rank_link;
 
 enum { N_LINKS = 3 };

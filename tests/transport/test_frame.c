@@ -2,6 +2,8 @@
 
 #include "support/check.h"
 
+#include "base/bytes.h"
+#include "base/hash.h"
 #include "transport/frame.h"
 
 static const cadre_frame example = {
@@ -36,6 +38,28 @@ static void the_header_is_what_the_document_says(void **state)
     uint8_t header[CADRE_FRAME_BYTES];
     cadre_frame_encode(&example, header);
     assert_memory_equal(header, wanted, sizeof(wanted));
+
+    cadre_frame checked = example;
+    cadre_frame back;
+    checked.checked = true;
+    cadre_frame_encode(&checked, header);
+    assert_int_equal(header[19], 1);
+    CHECK_OK(cadre_frame_decode(header, &back));
+    assert_true(back.checked);
+}
+
+static void flags_that_nobody_knows_are_refused(void **state)
+{
+    (void)state;
+    for (int flags = 2; flags < 256; flags++) {
+        uint8_t header[CADRE_FRAME_BYTES];
+        cadre_frame back;
+        cadre_frame_encode(&example, header);
+        header[19] = (uint8_t)flags;
+        cadre_store_u32(header + 60, (uint32_t)cadre_hash(header, 60, 0));
+        CHECK_FAILS(cadre_frame_decode(header, &back), CADRE_ERR_CORRUPT,
+            "unknown flags");
+    }
 }
 
 static void headers_come_back(void **state)
@@ -55,6 +79,7 @@ static void headers_come_back(void **state)
     assert_int_equal(back.call.detail, 9);
     assert_int_equal(back.nbytes, 77);
     assert_int_equal(back.sender, 5);
+    assert_false(back.checked);
     CHECK_OK(cadre_frame_compare(&back, 0, &example.call, 77));
 }
 
@@ -185,6 +210,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_header_is_what_the_document_says),
+        cmocka_unit_test(flags_that_nobody_knows_are_refused),
         cmocka_unit_test(headers_come_back),
         cmocka_unit_test(any_flipped_bit_is_noticed),
         cmocka_unit_test(what_is_wrong_is_said),

@@ -3,13 +3,18 @@
 // What goes over a socket: rank 0 is the transport, rank 1 a plain socket that
 // this test writes to and reads from.
 
+#include "support/afar.h"
 #include "support/check.h"
 #include "support/ranks.h"
 
 #include "base/alloc.h"
+#include "base/bytes.h"
+#include "base/socket.h"
+#include "kernel/crc32c.h"
 #include "transport/frame.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -124,6 +129,118 @@ static void what_is_sent_is_header_and_payload(void **state)
     uint8_t got[CADRE_FRAME_BYTES + 6];
     encode(GENERATION, 0, 6, wanted);
     memcpy(wanted + CADRE_FRAME_BYTES, "abcdef", 6);
+    assert_int_equal(
+        recv(l.socket, got, sizeof(got), MSG_WAITALL), sizeof(got));
+    assert_memory_equal(got, wanted, sizeof(got));
+    close_line(&l);
+}
+
+enum { CHECKED_BYTES = CADRE_FRAME_BYTES + 6 + CADRE_FRAME_CHECK_BYTES };
+
+// The frame of the six bytes, with its checksum.
+static void encode_checked(int sender, uint8_t bytes[CHECKED_BYTES])
+{
+    cadre_frame frame = {.generation = GENERATION,
+        .call = call,
+        .nbytes = 6,
+        .sender = sender,
+        .checked = true};
+    cadre_frame_encode(&frame, bytes);
+    memcpy(bytes + CADRE_FRAME_BYTES, "abcdef", 6);
+    cadre_store_u32(
+        bytes + CADRE_FRAME_BYTES + 6, cadre_crc32c_plain(0, "abcdef", 6));
+}
+
+static void a_checksum_follows_the_payload(void **state)
+{
+    (void)state;
+    line l = open_line();
+    char first[] = "abc";
+    char second[] = "def";
+    cadre_run runs[] = {{first, 3}, {second, 3}};
+    cadre_transfer x = {.call = &call, .runs = runs, .n_runs = 2};
+    cadre_transfer empty = {.call = &call};
+    uint8_t wanted[CHECKED_BYTES + CADRE_FRAME_BYTES];
+    uint8_t got[sizeof(wanted)];
+    cadre_tcp_check_all(l.t);
+    CHECK_OK(cadre_transport_send(l.t, 1, &x));
+    CHECK_OK(cadre_transport_send(l.t, 1, &empty)); // which has none
+    CHECK_OK(drive(&l, &empty));
+    encode_checked(0, wanted);
+    encode(GENERATION, 0, 0, wanted + CHECKED_BYTES);
+    assert_int_equal(
+        recv(l.socket, got, sizeof(got), MSG_WAITALL), sizeof(got));
+    assert_memory_equal(got, wanted, sizeof(got));
+    close_line(&l);
+}
+
+static void a_checked_frame_may_come_byte_by_byte(void **state)
+{
+    (void)state;
+    line l = open_line(); // the sender decides, not the receiver
+    uint8_t bytes[CHECKED_BYTES];
+    encode_checked(1, bytes);
+    for (int round = 0; round < 2; round++) {
+        reception r;
+        receive_six(&l, &r);
+        for (size_t i = 0; i < sizeof(bytes); i++) {
+            assert_false(r.transfer.done);
+            put(&l, &bytes[i], 1);
+            CHECK_OK(cadre_transport_progress(l.t, cadre_deadline_in_ms(5000)));
+        }
+        assert_true(r.transfer.done);
+        assert_string_equal(r.memory, "abcdef-");
+    }
+    close_line(&l);
+}
+
+static void a_damaged_payload_ends_the_connection(void **state)
+{
+    (void)state;
+    for (size_t bit = 8 * CADRE_FRAME_BYTES; bit < 8 * CHECKED_BYTES; bit++) {
+        line l = open_line();
+        reception r;
+        uint8_t bytes[CHECKED_BYTES];
+        encode_checked(1, bytes);
+        bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        receive_six(&l, &r);
+        put(&l, bytes, sizeof(bytes));
+        CHECK_FAILS(drive(&l, &r.transfer), CADRE_ERR_PEER_LOST,
+            "the connection to rank 1 is unusable: a payload was damaged on "
+            "its way");
+        assert_int_equal(l.t->failed_peer, 1);
+        assert_false(r.transfer.done);
+        close_line(&l);
+    }
+}
+
+static void a_peer_on_another_host_gets_checksums(void **state)
+{
+    (void)state;
+    cadre_address address;
+    char bound[CADRE_ADDRESS_BYTES];
+    int listener;
+    if (!find_afar(&address)) {
+        print_message("this host has no address but the loopback's\n");
+        skip();
+    }
+    CHECK_OK(cadre_socket_listen(&address, &listener, bound));
+    assert_true(cadre_address_parse(bound, &address));
+    line l = {.socket = connect_from_afar(&address)};
+    struct pollfd p = {.fd = listener, .events = POLLIN};
+    assert_int_equal(poll(&p, 1, 5000), 1);
+    int sockets[2] = {-1, cadre_socket_accept(listener)};
+    close(listener);
+    assert_int_equal(fcntl(l.socket, F_SETFL, 0), 0);
+    CHECK_OK(cadre_tcp_open(0, 2, GENERATION, sockets, &l.t));
+    char six[] = "abcdef";
+    cadre_run run = {six, 6};
+    cadre_transfer x = {.call = &call, .runs = &run, .n_runs = 1};
+    uint8_t wanted[CHECKED_BYTES];
+    uint8_t got[CHECKED_BYTES];
+    CHECK_OK(cadre_transport_send(l.t, 1, &x));
+    CHECK_OK(drive(&l, &x));
+    encode_checked(0, wanted);
     assert_int_equal(
         recv(l.socket, got, sizeof(got), MSG_WAITALL), sizeof(got));
     assert_memory_equal(got, wanted, sizeof(got));
@@ -292,6 +409,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_frame_may_come_byte_by_byte),
         cmocka_unit_test(what_is_sent_is_header_and_payload),
+        cmocka_unit_test(a_checksum_follows_the_payload),
+        cmocka_unit_test(a_checked_frame_may_come_byte_by_byte),
+        cmocka_unit_test(a_damaged_payload_ends_the_connection),
+        cmocka_unit_test(a_peer_on_another_host_gets_checksums),
         cmocka_unit_test(what_is_no_frame_ends_the_connection),
         cmocka_unit_test(a_payload_of_another_size_is_not_taken),
         cmocka_unit_test(a_connection_may_be_cut_anywhere),

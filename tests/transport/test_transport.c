@@ -31,6 +31,9 @@ static world open_all(rank_link link, int n)
             CHECK_OK(cadre_inproc_open(w.inproc, r, &w.ranks[r]));
         } else {
             CHECK_OK(cadre_tcp_open(r, n, 7, &sockets[r * n], &w.ranks[r]));
+            if (link == LINK_CHECKED) {
+                cadre_tcp_check_all(w.ranks[r]);
+            }
         }
         assert_int_equal(w.ranks[r]->rank, r);
         assert_int_equal(w.ranks[r]->world_size, n);
@@ -94,6 +97,7 @@ static void for_each_link(void (*check)(rank_link link))
     for (int link = 0; link < N_LINKS; link++) {
         check((rank_link)link);
     }
+    check(LINK_CHECKED);
 }
 
 // Cuts nbytes of memory into runs of 1, 2, 3 ... bytes, beginning with first,
@@ -133,8 +137,8 @@ static void check_runs(rank_link link)
     drive(&w, &send);
     assert_memory_equal(from, to, NBYTES);
     assert_int_equal(w.ranks[0]->sent_payload_bytes, NBYTES);
-    assert_int_equal(
-        w.ranks[0]->sent_overhead_bytes, w.ranks[0]->ops->header_bytes);
+    assert_int_equal(w.ranks[0]->sent_overhead_bytes,
+        w.ranks[0]->ops->header_bytes + (link == LINK_CHECKED ? 4 : 0));
     assert_int_equal(w.ranks[1]->sent_payload_bytes, 0);
     cadre_free(runs);
     cadre_free(from);
