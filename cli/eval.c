@@ -6,6 +6,7 @@
 #include "failure.h"
 #include "launched.h"
 #include "options.h"
+#include "path.h"
 #include "run_folder.h"
 #include "yaml.h"
 
@@ -43,10 +44,14 @@ static bool print_json(const cadre_eval_result *result)
     json_t *object = json_pack("{s:o, s:o, s:I, s:s}", "loss",
         real(result->loss), "accuracy", real(result->accuracy), "samples",
         (json_int_t)result->n_samples, "params_hash", hash);
-    bool printed =
-        object != NULL && json_dumpf(object, stdout, JSON_INDENT(2)) == 0;
+    bool made = object != NULL;
+    if (made) {
+        // Should a write fail, main() says so.
+        (void)json_dumpf(object, stdout, JSON_INDENT(2));
+        putchar('\n');
+    }
     json_decref(object);
-    return printed && putchar('\n') != EOF;
+    return made;
 }
 
 static int show(const wishes *w, const cadre_eval_result *result)
@@ -59,20 +64,33 @@ static int show(const wishes *w, const cadre_eval_result *result)
         return EXIT_DONE;
     }
     if (!print_json(result)) {
-        fprintf(stderr, "cadre eval: cannot write to standard output\n");
+        fprintf(stderr, "cadre eval: out of memory\n");
         return EXIT_RANK_FAILED;
     }
     return EXIT_DONE;
+}
+
+// NULL if there is none, or none that can be read.
+static json_t *read_summary(const char *folder)
+{
+    char file[CADRE_PATH_BYTES];
+    char reason[PATH_REASON_BYTES];
+    FILE *stream = run_folder_path(folder, "summary.json", file)
+                       ? path_open_regular(file, reason)
+                       : NULL;
+    if (stream == NULL) {
+        return NULL;
+    }
+    json_t *summary = json_loadf(stream, 0, NULL);
+    fclose(stream);
+    return summary;
 }
 
 // The hash that the run's summary has for its model, if it has one: a bit that
 // flipped in the file shows in no other way.
 static bool is_the_runs(const char *folder, const cadre_eval_result *result)
 {
-    char file[CADRE_PATH_BYTES];
-    json_t *summary = run_folder_path(folder, "summary.json", file)
-                          ? json_load_file(file, 0, NULL)
-                          : NULL;
+    json_t *summary = read_summary(folder);
     const char *wanted =
         json_string_value(json_object_get(summary, "params_hash"));
     char hash[HASH_BYTES];

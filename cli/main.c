@@ -7,6 +7,7 @@
 #include "nearest.h"
 
 #include <cadre/cadre.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,10 +71,8 @@ static void hold_standard_streams(void)
     }
 }
 
-int main(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
-    hold_standard_streams();
-    log_lines_show(CADRE_LOG_WARN);
     if (argc < 2) {
         help();
         return EXIT_REFUSED;
@@ -96,4 +95,27 @@ int main(int argc, char **argv)
         return commands[i].run(argc - 1, argv + 1);
     }
     return unknown(word);
+}
+
+// Whether all that was printed has left this process; else says what is lost.
+static bool output_is_out(void)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && ferror(stdout) == 0) {
+        return true;
+    }
+    char reason[128] = "a write failed";
+    if (errno != 0) {
+        (void)strerror_r(errno, reason, sizeof(reason));
+    }
+    fprintf(stderr, "cadre: cannot write to standard output: %s\n", reason);
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    hold_standard_streams();
+    log_lines_show(CADRE_LOG_WARN);
+    int status = run_command(argc, argv);
+    return output_is_out() || status != EXIT_DONE ? status : EXIT_FAULT;
 }

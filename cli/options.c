@@ -52,6 +52,9 @@ static void refuse_unknown(const char *command, const option *options,
     // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): --help is there
     const char *best = options[0].name;
     for (int i = 1; i < n_options; i++) {
+        if (options[i].help == NULL && options[i].kind != OPTION_UNBUILT) {
+            continue; // between parts of the program
+        }
         const char *pair[] = {best, options[i].name};
         best = nearest(word, pair, 2);
     }

@@ -5,8 +5,10 @@
 #include "yaml.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -100,16 +102,49 @@ static bool explain(
     return false;
 }
 
-bool run_folder_prepare(
+// The lock is on the folder itself, so no file of it can be left over, and the
+// descriptor stays open: with the process it is gone, however that ends.  A
+// file system without locks keeps nobody out.
+static bool lock(const char *folder, char problem[RUN_FOLDER_PROBLEM_BYTES])
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return explain("open the folder", folder, problem);
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        close(fd);
+        snprintf(problem, RUN_FOLDER_PROBLEM_BYTES,
+            "another run is writing into '%s': choose another --out", folder);
+        return false;
+    }
+    return true;
+}
+
+bool run_folder_take(const char *folder, char problem[RUN_FOLDER_PROBLEM_BYTES])
+{
+    if (!make_folders(folder)) {
+        return explain("make the folder", folder, problem);
+    }
+    if (!lock(folder, problem)) {
+        return false;
+    }
+    // Asked under the lock: a run that held it may have ended just now.
+    if (run_folder_is_finished(folder)) {
+        snprintf(problem, RUN_FOLDER_PROBLEM_BYTES,
+            "'%s' holds a finished run: choose another --out or remove it",
+            folder);
+        return false;
+    }
+    return true;
+}
+
+bool run_folder_write_config(
     const cadre_train_config *config, char problem[RUN_FOLDER_PROBLEM_BYTES])
 {
     char path[CADRE_PATH_BYTES];
     if (!run_folder_path(config->out, "config.yaml", path)) {
         snprintf(problem, RUN_FOLDER_PROBLEM_BYTES, "--out is too long");
         return false;
-    }
-    if (!make_folders(config->out)) {
-        return explain("make the folder", config->out, problem);
     }
     return write_config(config, path) || explain("write", path, problem);
 }

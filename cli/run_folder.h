@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The folder of a run: its default name, whether it may be written, and the
-// configuration in it.
+// The folder of a run: its default name, whether it may be written, who writes
+// it, and the configuration in it.
 
 #ifndef CADRE_CLI_RUN_FOLDER_H
 #define CADRE_CLI_RUN_FOLDER_H
@@ -17,10 +17,15 @@ bool run_folder_is_finished(const char *folder);
 enum { RUN_FOLDER_PROBLEM_BYTES = 8192 };
 
 /**
- * Makes the folder and writes config.yaml into it.  False when it cannot: then
- * problem says why, in one sentence.
+ * Makes the folder and takes it for this process, until it ends in whatever
+ * way: two runs would overwrite each other's files.  False when it cannot, or
+ * when a run has ended in it: then problem says why, in one sentence.
  */
-bool run_folder_prepare(
+bool run_folder_take(
+    const char *folder, char problem[RUN_FOLDER_PROBLEM_BYTES]);
+
+/** Writes config.yaml into a folder that has been taken; false as above. */
+bool run_folder_write_config(
     const cadre_train_config *config, char problem[RUN_FOLDER_PROBLEM_BYTES]);
 
 /** "folder/name".  False if it is too long. */

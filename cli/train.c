@@ -138,6 +138,19 @@ static int run_as_threads(
                               : report_failure("train", status, job->stepped);
 }
 
+// False when it cannot, and it has been said.
+static bool prepare_folder(
+    const train_wishes *w, const cadre_train_config *config)
+{
+    char problem[RUN_FOLDER_PROBLEM_BYTES];
+    bool taken = w->started || run_folder_take(config->out, problem);
+    if (!taken || !run_folder_write_config(config, problem)) {
+        refuse(problem);
+        return false;
+    }
+    return true;
+}
+
 // What a launcher has made of this process, or a rank that is alone.
 static int run_as_process(
     const train_wishes *w, cadre_group *world, rank_job *job)
@@ -154,9 +167,8 @@ static int run_as_process(
         // The library takes the leaves from rank 0; the file says how many.
         cadre_train_config written = job->config;
         train_config_share_out(w, world_size, job->config.threads, &written);
-        char problem[RUN_FOLDER_PROBLEM_BYTES];
-        if (!run_folder_prepare(&written, problem)) {
-            return refuse(problem);
+        if (!prepare_folder(w, &written)) {
+            return EXIT_REFUSED;
         }
     }
     cadre_status status = run_rank(world, job);
@@ -179,16 +191,17 @@ static int join_and_run(const train_wishes *w, rank_job *job)
     return exit_status;
 }
 
-// What the ranks' endings mean for the whole.  A refusal or damage is passed
-// on, since the ranks have said it themselves; anything else that went wrong is
-// a failed rank.
+// What the ranks' endings mean for the whole.  A fault, refusal or damage is
+// passed on, since the ranks have said it themselves; anything else that went
+// wrong is a failed rank.
 static int launch_outcome(const cadre_launch_result *result)
 {
     if (result->rank < 0) {
         return result->stopped_by == 0 ? EXIT_DONE
                                        : EXIT_SIGNALLED + result->stopped_by;
     }
-    if (result->exit_status == EXIT_REFUSED ||
+    if (result->exit_status == EXIT_FAULT ||
+        result->exit_status == EXIT_REFUSED ||
         result->exit_status == EXIT_DAMAGED) {
         return result->exit_status;
     }
@@ -209,9 +222,9 @@ static int launch(
     char threads[NUMBER_BYTES];
     snprintf(threads, sizeof(threads), "%d", config->threads);
 
-    const char *argv[16] = {
-        program, "train", "--threads", threads, "--out", config->out};
-    int n_args = 6;
+    const char *argv[16] = {program, "train", "--started", "--threads", threads,
+        "--out", config->out};
+    int n_args = 7;
     if (w->quiet) {
         argv[n_args++] = "--quiet";
     }
@@ -250,9 +263,17 @@ static bool choose_folder(cadre_train_config *config)
 
 static int print_config(const cadre_train_config *config)
 {
-    return yaml_write(config, stdout)
+    // Of a stream that takes no more, main() says why.
+    return yaml_write(config, stdout) || ferror(stdout) != 0
                ? EXIT_DONE
                : refuse("the configuration cannot be written as YAML");
+}
+
+// Whether it is the data that speaks against a run, and not what was asked for.
+static bool is_of_data(cadre_status status)
+{
+    return status == CADRE_ERR_NOT_FOUND || status == CADRE_ERR_CORRUPT ||
+           status == CADRE_ERR_IO;
 }
 
 // This process decides how many ranks there are.
@@ -262,12 +283,13 @@ static int train_here(const train_wishes *w, cadre_train_config *config)
     int cores = core_count();
     train_config_share_out(
         w, n_ranks, cores / n_ranks > 0 ? cores / n_ranks : 1, config);
+    cadre_status status = cadre_train_check(config, n_ranks);
+    // A configuration can be looked at where its data is not.
+    if (status != CADRE_OK && !(w->print_config && is_of_data(status))) {
+        return report_failure("train", status, false);
+    }
     if (w->print_config) {
         return print_config(config);
-    }
-    cadre_status status = cadre_train_check(config, n_ranks);
-    if (status != CADRE_OK) {
-        return report_failure("train", status, false);
     }
     if (!choose_folder(config)) {
         return EXIT_REFUSED;
@@ -278,9 +300,8 @@ static int train_here(const train_wishes *w, cadre_train_config *config)
     if (!as_threads && n_ranks == 1) {
         return join_and_run(w, &job);
     }
-    char problem[RUN_FOLDER_PROBLEM_BYTES];
-    if (!run_folder_prepare(config, problem)) {
-        return refuse(problem);
+    if (!prepare_folder(w, config)) {
+        return EXIT_REFUSED;
     }
     return as_threads ? run_as_threads(config, n_ranks, &job)
                       : launch(w, config, n_ranks);
@@ -351,9 +372,6 @@ static int run_command(const train_wishes *w, const option *options,
                           ? "no recipe is given; `cadre train --list` shows all"
                           : "more than one recipe is given");
     }
-    if (w->steps > 0 && w->epochs > 0) {
-        return refuse("--steps and --epochs both say how long: give one");
-    }
     cadre_train_config config;
     if (!train_config_make(w, words[0], &config)) {
         return EXIT_REFUSED;
@@ -392,6 +410,8 @@ int command_train(int argc, char **argv)
             "show the configuration as YAML and stop", &w.print_config, 0, 0},
         {OPTION_FLAG, "--help", "-h", NULL, "show this text", &w.help, 0, 0},
         {.kind = OPTION_UNBUILT, .name = "--resume"},
+        // Not shown: launch() gives it to the ranks.
+        {.kind = OPTION_FLAG, .name = "--started", .value = &w.started},
     };
     enum { N_OPTIONS = sizeof(options) / sizeof(options[0]) };
     int n_words;

@@ -3,6 +3,7 @@
 #include "train_config.h"
 
 #include "keys.h"
+#include "path.h"
 #include "yaml.h"
 
 #include <inttypes.h>
@@ -58,9 +59,26 @@ static bool set_key(cadre_train_config *config, const char *assignment)
     return true;
 }
 
+// Whether one of the assignments sets this key.
+static bool is_set(const option_list *keys, const char *name)
+{
+    size_t nbytes = strlen(name);
+    for (int i = 0; i < keys->n; i++) {
+        if (strncmp(keys->texts[i], name, nbytes) == 0 &&
+            keys->texts[i][nbytes] == '=') {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool train_config_make(
     const train_wishes *w, const char *recipe, cadre_train_config *config)
 {
+    if ((w->steps > 0 || is_set(&w->keys, "steps")) &&
+        (w->epochs > 0 || is_set(&w->keys, "epochs"))) {
+        return refuse("steps and epochs both say how long: give one");
+    }
     if (!read_recipe(recipe, config)) {
         return false;
     }
@@ -72,6 +90,9 @@ bool train_config_make(
     if (w->steps > 0 || w->epochs > 0) {
         config->steps = w->steps;
         config->epochs = w->epochs;
+    }
+    if (config->data_path[0] != '\0' && !path_settle(config->data_path)) {
+        return refuse("data.path is too long when made absolute");
     }
     int n = w->out == NULL
                 ? 0

@@ -23,6 +23,7 @@ typedef struct train_wishes {
     bool list;
     bool print_config;
     bool help;
+    bool started; // a rank of a run whose folder is taken
 } train_wishes;
 
 /** False when something was wrong, and it has been said. */

@@ -7,6 +7,7 @@
 #include "yaml.h"
 
 #include "keys.h"
+#include "path.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -176,15 +177,29 @@ static bool read_file(reader *r)
     return taken;
 }
 
+// NULL if the file lacks the key.
+static const entry *find(const reader *r, const char *key)
+{
+    for (int i = 0; i < r->n_entries; i++) {
+        if (strcmp(r->entries[i].key, key) == 0) {
+            return &r->entries[i];
+        }
+    }
+    return NULL;
+}
+
 static bool apply(reader *r, cadre_train_config *config)
 {
-    const entry *recipe = NULL;
-    for (int i = 0; i < r->n_entries && recipe == NULL; i++) {
-        bool found = strcmp(r->entries[i].key, "recipe") == 0;
-        recipe = found ? &r->entries[i] : NULL;
-    }
+    const entry *recipe = find(r, "recipe");
     if (recipe == NULL) {
         return refuse(r, 1, "the key 'recipe' is missing");
+    }
+    const entry *steps = find(r, "steps");
+    const entry *epochs = find(r, "epochs");
+    if (steps != NULL && epochs != NULL) {
+        return refuse(r,
+            steps->line > epochs->line ? steps->line : epochs->line,
+            "steps and epochs both say how long: give one");
     }
     if (cadre_recipe_config(recipe->value, config) != CADRE_OK) {
         return refuse(r, recipe->line, "%s", cadre_error_text());
@@ -202,11 +217,10 @@ static bool apply(reader *r, cadre_train_config *config)
 yaml_outcome yaml_read(const char *path, cadre_train_config *config,
     char problem[YAML_PROBLEM_BYTES])
 {
-    FILE *stream = fopen(path, "re");
+    char reason[PATH_REASON_BYTES];
+    FILE *stream = path_open_regular(path, reason);
     if (stream == NULL) {
         int error = errno;
-        char reason[128] = "";
-        (void)strerror_r(error, reason, sizeof(reason));
         snprintf(
             problem, YAML_PROBLEM_BYTES, "cannot read '%s': %s", path, reason);
         return error == ENOENT || error == ENOTDIR ? YAML_MISSING
@@ -326,7 +340,7 @@ bool yaml_write(const cadre_train_config *config, FILE *stream)
     yaml_emitter_set_output_file(&emitter, stream);
     yaml_emitter_set_unicode(&emitter, 1);
     yaml_emitter_set_width(&emitter, -1); // paths are not folded
-    bool written = emit_document(config, &emitter) && fflush(stream) == 0;
+    bool written = emit_document(config, &emitter);
     yaml_emitter_delete(&emitter);
     return written;
 }

@@ -26,7 +26,10 @@ enum { YAML_PROBLEM_BYTES = 8192 };
 yaml_outcome yaml_read(const char *path, cadre_train_config *config,
     char problem[YAML_PROBLEM_BYTES]);
 
-/** Writes all keys that have a value.  False if the stream takes no more. */
+/**
+ * Writes all keys that have a value.  False if the stream takes no more; it is
+ * not flushed.
+ */
 bool yaml_write(const cadre_train_config *config, FILE *stream);
 
 #endif // CADRE_CLI_YAML_H

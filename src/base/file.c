@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/fail.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -76,6 +77,41 @@ void cadre_new_file_discard(cadre_new_file *file)
     cadre_free(file->path);
     cadre_free(file->aside);
     *file = (cadre_new_file){0};
+}
+
+static cadre_status check_regular(const char *path, int fd)
+{
+    struct stat found;
+    if (fstat(fd, &found) != 0) {
+        return cadre_fail_errno(CADRE_ERR_IO, errno, "cannot open '%s'", path);
+    }
+    if (S_ISDIR(found.st_mode)) {
+        return cadre_fail_errno(CADRE_ERR_IO, EISDIR, "cannot open '%s'", path);
+    }
+    return S_ISREG(found.st_mode)
+               ? CADRE_OK
+               : cadre_fail(CADRE_ERR_IO,
+                     "cannot open '%s': it is no regular file", path);
+}
+
+cadre_status cadre_regular_file_open(const char *path, int *fd)
+{
+    // Opening a pipe would wait for its writer.
+    int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (opened < 0) {
+        int error = errno;
+        return cadre_fail_errno(error == ENOENT || error == ENOTDIR
+                                    ? CADRE_ERR_NOT_FOUND
+                                    : CADRE_ERR_IO,
+            error, "cannot open '%s'", path);
+    }
+    cadre_status status = check_regular(path, opened);
+    if (status != CADRE_OK) {
+        close(opened);
+        return status;
+    }
+    *fd = opened;
+    return CADRE_OK;
 }
 
 // One folder.  That it exists already is fine, that something else has its

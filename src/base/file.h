@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Files: written aside and renamed, so that a name holds the old or the new
-// content and never half of it.
+// content and never half of it; and read only where reading cannot wait.
 //
 // Threads: any, for different paths.
 
@@ -29,6 +29,15 @@ cadre_status cadre_new_file_commit(cadre_new_file *file);
 
 /** Gives it up; nothing is left.  Allowed after commit: then does nothing. */
 void cadre_new_file_discard(cadre_new_file *file);
+
+/**
+ * Opens a regular file for reading; a pipe or device is not waited for.  The
+ * descriptor is given to close(), and not handed to children.
+ *
+ * Errors: CADRE_ERR_NOT_FOUND  it is not there
+ *         CADRE_ERR_IO         it cannot be read, or is something else
+ */
+cadre_status cadre_regular_file_open(const char *path, int *fd);
 
 /** Makes a folder and those above it; one that is there already is fine. */
 cadre_status cadre_make_folders(const char *path);

@@ -266,7 +266,7 @@ bool cadre_socket_adopt(int fd)
 {
     int type = 0;
     socklen_t type_bytes = sizeof(type);
-    struct sockaddr_storage peer;
+    struct sockaddr_storage peer = {.ss_family = AF_UNSPEC};
     socklen_t peer_bytes = sizeof(peer);
     if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_bytes) != 0 ||
         type != SOCK_STREAM ||

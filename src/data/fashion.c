@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/hash.h"
 #include "data/idx_file.h"
+#include "kernel/vector.h"
 #include <stdio.h>
 
 enum { SIDE = 28, PIXELS = SIDE * SIDE, CLASSES = 10 };
@@ -15,9 +16,8 @@ enum { MOST_SAMPLES = 1000000 };
 
 typedef struct fashion {
     cadre_dataset base;
-    uint8_t *pixels;   // (n_samples, PIXELS)
-    uint8_t *labels;   // (n_samples)
-    float scaled[256]; // what a pixel's value becomes
+    uint8_t *pixels; // (n_samples, PIXELS)
+    uint8_t *labels; // (n_samples)
 } fashion;
 
 static fashion *as_fashion(cadre_dataset *dataset)
@@ -151,21 +151,30 @@ static cadre_status open_fashion(
     size_t n = (size_t)f->base.n_samples;
     f->base.content_hash =
         cadre_hash(f->labels, n, cadre_hash(f->pixels, n * PIXELS, 0));
-    for (int value = 0; value < 256; value++) {
-        f->scaled[value] = ((float)value / 255.0f - 0.2860f) / 0.3530f;
-    }
     *out = &f->base;
     return CADRE_OK;
 }
+
+// Mean and deviation of the training set's pixels, in the form that PyTorch's
+// users know.  Two divisions cost less than a look into a table, since eight or
+// more pixels go at once.
+CADRE_VECTOR_BODY void normalize_body(
+    float *restrict x, const uint8_t *restrict pixels, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        x[i] = ((float)pixels[i] / 255.0f - 0.2860f) / 0.3530f;
+    }
+}
+CADRE_VECTOR(normalize,
+    (float *restrict x, const uint8_t *restrict pixels, size_t count),
+    (x, pixels, count));
 
 static void read_fashion(
     const cadre_dataset *dataset, int64_t index, float *x, int32_t *label)
 {
     const fashion *f = as_const_fashion(dataset);
     const uint8_t *pixels = f->pixels + index * PIXELS;
-    for (int i = 0; i < PIXELS; i++) {
-        x[i] = f->scaled[pixels[i]];
-    }
+    normalize[cadre_isa_in_use()](x, pixels, PIXELS);
     *label = f->labels[index];
 }
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <unistd.h>
 
 cadre_status cadre_idx_corrupt(
     const cadre_idx_file *file, const char *format, ...)
@@ -27,21 +28,15 @@ static cadre_status try_open(
     if (file->path == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
-    errno = 0;
-    file->stream = gzopen(file->path, "rbe"); // e: not handed to children
-    if (file->stream != NULL) {
-        return CADRE_OK;
-    }
-    int error = errno;
-    cadre_status status;
-    if (error == 0) {
+    int fd = -1;
+    cadre_status status = cadre_regular_file_open(file->path, &fd);
+    if (status == CADRE_OK) {
+        file->stream = gzdopen(fd, "rb"); // takes the descriptor
+        if (file->stream != NULL) {
+            return CADRE_OK;
+        }
+        close(fd);
         status = cadre_fail(CADRE_ERR_NO_MEMORY, "zlib has no memory");
-    } else if (error == ENOENT || error == ENOTDIR) {
-        status = cadre_fail_errno(
-            CADRE_ERR_NOT_FOUND, error, "cannot open '%s'", file->path);
-    } else {
-        status = cadre_fail_errno(
-            CADRE_ERR_IO, error, "cannot open '%s'", file->path);
     }
     cadre_free(file->path);
     file->path = NULL;
@@ -61,8 +56,8 @@ static cadre_status find(
     if (status != CADRE_ERR_NOT_FOUND) {
         return status;
     }
-    return cadre_fail(CADRE_ERR_NOT_FOUND, "there is neither '%s/%s' nor '%s'",
-        folder, name, gzipped);
+    return cadre_fail(CADRE_ERR_NOT_FOUND,
+        "there is neither '%s/%s' nor '%s/%s'", folder, name, folder, gzipped);
 }
 
 // What zlib says after reading done of nbytes.

@@ -10,6 +10,7 @@
 #include <jansson.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum {
     LENGTH_BYTES = 8,
@@ -147,15 +148,17 @@ static cadre_status parse_header(reader *r, size_t header_bytes)
 
 static cadre_status open_reader(const char *path, reader *r)
 {
-    *r = (reader){.path = path, .stream = fopen(path, "re")};
+    *r = (reader){.path = path};
+    int fd;
+    CADRE_TRY(cadre_regular_file_open(path, &fd));
+    r->stream = fdopen(fd, "r");
     if (r->stream == NULL) {
-        return cadre_fail_errno(
-            errno == ENOENT ? CADRE_ERR_NOT_FOUND : CADRE_ERR_IO, errno,
-            "cannot read '%s'", path);
+        close(fd);
+        return cadre_fail_errno(CADRE_ERR_IO, errno, "cannot read '%s'", path);
     }
     struct stat about;
     uint8_t length[LENGTH_BYTES];
-    if (fstat(fileno(r->stream), &about) != 0 || !S_ISREG(about.st_mode) ||
+    if (fstat(fd, &about) != 0 ||
         fread(length, 1, sizeof(length), r->stream) != sizeof(length)) {
         return damaged(r, "it is no file of at least 8 bytes");
     }

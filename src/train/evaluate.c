@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/thread.h"
 #include "kernel/exact.h"
+#include "train/identity.h"
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -158,6 +159,14 @@ cadre_status cadre_evaluate(cadre_group *world,
     CADRE_TRY(cadre_task_open(world, config, false, &task));
     cadre_crew *crew = NULL;
     cadre_status status = cadre_model_load(task.model, model_path);
+    if (status == CADRE_OK) {
+        const cadre_claim claim = {
+            .params_hash = cadre_model_hash(task.model),
+            .test_hash = task.test->content_hash,
+            .n_test = task.test->n_samples,
+        };
+        status = cadre_claim_compare(world, &claim);
+    }
     if (status == CADRE_OK) {
         const int64_t sizes[] = {PASS_SAMPLES};
         status = cadre_crew_create(task.net, config->threads, sizes, 1, &crew);

@@ -13,7 +13,8 @@
 #include "train/task.h"
 
 /**
- * Evaluates the task's model.  Collective.
+ * Evaluates the task's model.  Collective: all ranks have compared their test
+ * splits (cadre_claim).
  *
  * The loss is NaN if one sample's is not finite.
  *

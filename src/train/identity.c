@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/hash.h"
 #include "base/number.h"
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -129,49 +130,58 @@ uint64_t cadre_identity_hash(
     return cadre_hash(buffer, t.used, 0);
 }
 
-// In words of a collective: those of all ranks, gathered.
-typedef struct claim {
-    int64_t identity;
-    int64_t n_steps;
-} claim;
+enum { CLAIM_WORDS = sizeof(cadre_claim) / sizeof(int64_t) };
 
-enum { CLAIM_WORDS = sizeof(claim) / sizeof(int64_t) };
+static_assert(
+    sizeof(cadre_claim) % sizeof(int64_t) == 0, "gathered as whole words");
 
-static cadre_status compare(const claim *all, int world_size)
+static cadre_status compare_with_first(
+    const cadre_claim *first, const cadre_claim *other, int rank)
 {
-    for (int r = 1; r < world_size; r++) {
-        if (all[r].identity != all[0].identity) {
-            return cadre_fail(CADRE_ERR_DESYNC,
-                "rank %d would compute other bits than rank 0: their data, "
-                "configurations, instruction sets or oneDNN differ (identity "
-                "%016" PRIx64 " and %016" PRIx64 ")",
-                r, (uint64_t)all[r].identity, (uint64_t)all[0].identity);
-        }
-        if (all[r].n_steps != all[0].n_steps) {
-            return cadre_fail(CADRE_ERR_DESYNC,
-                "rank %d would make %" PRId64 " steps and rank 0 %" PRId64, r,
-                all[r].n_steps, all[0].n_steps);
-        }
+    if (other->identity != first->identity) {
+        return cadre_fail(CADRE_ERR_DESYNC,
+            "rank %d would compute other bits than rank 0: their data, "
+            "configurations, instruction sets or oneDNN differ (identity "
+            "%016" PRIx64 " and %016" PRIx64 ")",
+            rank, other->identity, first->identity);
+    }
+    if (other->n_steps != first->n_steps) {
+        return cadre_fail(CADRE_ERR_DESYNC,
+            "rank %d would make %" PRId64 " steps and rank 0 %" PRId64, rank,
+            other->n_steps, first->n_steps);
+    }
+    if (other->params_hash != first->params_hash) {
+        return cadre_fail(CADRE_ERR_DESYNC,
+            "rank %d would evaluate other parameters than rank 0 (params_hash "
+            "%016" PRIx64 " and %016" PRIx64 ")",
+            rank, other->params_hash, first->params_hash);
+    }
+    if (other->n_test != first->n_test ||
+        other->test_hash != first->test_hash) {
+        return cadre_fail(CADRE_ERR_DESYNC,
+            "rank %d has another test split than rank 0: %" PRId64
+            " samples with hash %016" PRIx64 ", and %" PRId64
+            " with %016" PRIx64 "; give all ranks the same data",
+            rank, other->n_test, other->test_hash, first->n_test,
+            first->test_hash);
     }
     return CADRE_OK;
 }
 
-cadre_status cadre_identity_compare(
-    cadre_group *world, uint64_t identity, int64_t n_steps)
+cadre_status cadre_claim_compare(cadre_group *world, const cadre_claim *mine)
 {
     int world_size = cadre_world_size(world);
-    const claim mine = {.identity = (int64_t)identity, .n_steps = n_steps};
-    claim *all = cadre_alloc_array((size_t)world_size, sizeof(*all));
+    cadre_claim *all = cadre_alloc_array((size_t)world_size, sizeof(*all));
     size_t *counts = cadre_alloc_array((size_t)world_size, sizeof(*counts));
     cadre_status status = CADRE_ERR_NO_MEMORY;
     if (all != NULL && counts != NULL) {
         for (int r = 0; r < world_size; r++) {
             counts[r] = CLAIM_WORDS;
         }
-        status = cadre_allgather(world, &mine, all, counts, CADRE_I64, NULL);
+        status = cadre_allgather(world, mine, all, counts, CADRE_I64, NULL);
     }
-    if (status == CADRE_OK) {
-        status = compare(all, world_size);
+    for (int r = 1; r < world_size && status == CADRE_OK; r++) {
+        status = compare_with_first(&all[0], &all[r], r);
     }
     cadre_free(all);
     cadre_free(counts);

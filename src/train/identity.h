@@ -18,16 +18,23 @@
 uint64_t cadre_identity_hash(
     const cadre_train_config *config, const cadre_task *task, int n_leaves);
 
+/** What a rank is about to do.  What it will not do is 0, on all ranks. */
+typedef struct cadre_claim {
+    uint64_t identity;    // of a run
+    int64_t n_steps;      // of a run
+    uint64_t params_hash; // of what is evaluated and not trained
+    uint64_t test_hash;   // the test split's content
+    int64_t n_test;       // and its samples
+} cadre_claim;
+
 /**
- * Compares what the ranks are about to do: their identities, and their numbers
- * of steps.  Collective.
+ * Compares what the ranks are about to do.  Collective.
  *
  * Errors: CADRE_ERR_DESYNC  on all ranks, with the same text, naming the first
  *                           rank that differs from rank 0
  *         CADRE_ERR_NO_MEMORY, those of a collective
  */
-cadre_status cadre_identity_compare(
-    cadre_group *world, uint64_t identity, int64_t n_steps);
+cadre_status cadre_claim_compare(cadre_group *world, const cadre_claim *mine);
 
 /**
  * A shell command with one rank that ends in the same parameters after n_steps:

@@ -168,8 +168,13 @@ static cadre_status set_up(run *r)
     CADRE_TRY(cadre_config_steps(c, r->task.train, &r->n_steps));
     CADRE_TRY(create_engine(r));
     int n_leaves = cadre_leaf_count(r->engine);
-    CADRE_TRY(cadre_identity_compare(
-        r->world, cadre_identity_hash(c, &r->task, n_leaves), r->n_steps));
+    const cadre_claim claim = {
+        .identity = cadre_identity_hash(c, &r->task, n_leaves),
+        .n_steps = r->n_steps,
+        .test_hash = r->task.test->content_hash,
+        .n_test = r->task.test->n_samples,
+    };
+    CADRE_TRY(cadre_claim_compare(r->world, &claim));
     CADRE_TRY(create_loader(r));
     size_list list = list_sizes(r, n_leaves);
     CADRE_TRY(cadre_crew_create(

@@ -5,6 +5,8 @@
     test_keys.py CADRE
 """
 
+import os
+
 import harness
 
 
@@ -101,7 +103,10 @@ class Keys(harness.CommandTest):
         for arguments in (("-n", "0"), ("-n", "-1"), ("-n", "two"), ("-n",),
                           ("-n", "5000"), ("--threads", "0"),
                           ("--steps", "0"), ("--epochs", "1.5"),
-                          ("--steps", "1", "--epochs", "1"), ("--out", ""),
+                          ("--steps", "1", "--epochs", "1"),
+                          ("--steps", "1", "--set", "epochs=1"),
+                          ("--set", "steps=1", "--set", "epochs=1"),
+                          ("--out", ""),
                           ("--quiet=yes",), ("--port", "1"), ("twice",)):
             with self.subTest(arguments):
                 self.refused(2, "cadre train: ", "train", "mlp-fashion",
@@ -117,6 +122,8 @@ class Keys(harness.CommandTest):
                 (2, "recipe: mlp-fashion\noptim: [1, 2]\n"),
                 (2, "recipe: mlp-fashion\noptim: 3\n"),
                 (3, "recipe: mlp-fashion\nsteps: 1\nsteps: 2\n"),
+                (3, "recipe: mlp-fashion\nsteps: 1\nepochs: 2\n"),
+                (2, "epochs: 2\nsteps: 1\nrecipe: mlp-fashion\n"),
                 (2, "steps: 1\nrecipe: nothing\n"),
                 (1, "steps: 1\n"),
                 (1, ""),
@@ -135,6 +142,36 @@ class Keys(harness.CommandTest):
                 self.refused(2, f"{file}, line {line}: ", "train", file)
         self.refused(2, "No such file", "train", "none/such.yaml")
         self.refused(2, "cannot read", "train", "missing.yaml")
+
+    def test_what_is_no_regular_file_is_refused_and_not_waited_for(self):
+        pipe = self.folder / "pipe.yaml"
+        os.mkfifo(pipe)
+        self.refused(2, f"'{pipe}': it is no regular file", "train", pipe)
+        self.refused(2, "'/dev/null': it is no regular file", "train",
+                     "/dev/null")
+        self.refused(2, f"'{self.folder}': it is a directory", "train",
+                     self.folder)
+
+    def test_the_datas_path_holds_from_any_folder(self):
+        real = self.data.resolve()
+        for given, kept in (("data", real), ("./data/../data", real),
+                            (self.data, real), ("", "''"),
+                            ("not/there", self.folder.resolve() / "not/there"),
+                            ("/not/there", "/not/there")):
+            with self.subTest(given):
+                self.assertIn(f"  path: {kept}\n", self.config(
+                    "--set", f"data.path={given}"))
+        file = self.write("recipe: mlp-fashion\ndata: {path: data}\n")
+        self.assertIn(f"  path: {real}\n", self.config(recipe=file))
+
+    def test_a_configuration_that_cannot_run_is_not_shown(self):
+        done = self.refused(
+            2, "2 ranks but 1 leaves", "train", "mlp-fashion",
+            "--print-config", "-n", "2", "--set", "parallel.leaves=1")
+        self.assertEqual(done.stdout, "")
+        self.refused(2, "train.global_batch", "train", "mlp-fashion",
+                     "--print-config", "--set", f"data.path={self.data}",
+                     "--set", "train.global_batch=601")
 
     def test_help_fits_a_screen_and_keys_are_listed(self):
         for command in ("train", "eval", "run"):

@@ -5,9 +5,11 @@
     test_refusals.py CADRE
 """
 
+import os
 import pathlib
 import shutil
 import socket
+import subprocess
 
 import harness
 
@@ -42,6 +44,13 @@ class Refusals(harness.CommandTest):
             path = folder / "train-images-idx3-ubyte"
             path.write_bytes(path.read_bytes()[:-1])
         self.refused_data(4, "train-images", cut)
+
+    def test_a_pipe_in_a_files_place(self):
+        for name in ("train-images-idx3-ubyte", "t10k-labels-idx1-ubyte"):
+            def spoil(folder, name=name):
+                (folder / name).unlink()
+                os.mkfifo(folder / name)
+            self.refused_data(2, f"{name}': it is no regular file", spoil)
 
     def test_a_bad_magic_number(self):
         def spoil(folder):
@@ -122,6 +131,35 @@ class Refusals(harness.CommandTest):
             with self.subTest(name):
                 path.write_bytes(damaged)
                 self.refused(4, "model.safetensors", "eval", out)
+
+    def test_output_that_is_lost(self):
+        out, _ = self.train(steps=1)
+        inproc = ("--set", "parallel.transport=inproc", "-n", "2")
+        for arguments in (
+                ("--help",), ("--version",), ("train", "--help"),
+                ("train", "--help", "keys"), ("train", "--list"),
+                ("run", "--help"), ("eval", "--help"),
+                ("train", "mlp-fashion", "--print-config"),
+                ("eval", out), ("eval", out, "--json"),
+                self.train_arguments("--quiet", steps=1),
+                self.train_arguments("--quiet", "--json", steps=1),
+                self.train_arguments("--quiet", "-n", "2", steps=1),
+                self.train_arguments("--quiet", *inproc, steps=1)):
+            with self.subTest(arguments), open("/dev/full", "w") as full:
+                done = subprocess.run(
+                    [harness.CADRE, *map(str, arguments)], stdout=full,
+                    stderr=subprocess.PIPE, text=True, timeout=60,
+                    cwd=self.folder, env=harness.environment())
+                self.assertEqual(
+                    (done.returncode, done.stderr),
+                    (1, "cadre: cannot write to standard output: "
+                        "No space left on device\n"))
+
+    def test_lost_output_does_not_hide_a_refusal(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([harness.CADRE], stdout=full,
+                                  stderr=subprocess.DEVNULL, timeout=60)
+        self.assertEqual(done.returncode, 2)
 
     def test_nothing_is_left_behind(self):
         left = [p for p in pathlib.Path(self.folder).rglob("*.part")]

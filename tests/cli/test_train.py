@@ -8,6 +8,7 @@
 import json
 import math
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -95,6 +96,72 @@ class Train(harness.CommandTest):
             self.assertEqual(found["samples"], 260)
         self.assertIn("accuracy", self.cadre("eval", out).stdout)
 
+    def ranks_fail_alike(self, words, *command):
+        done = self.cadre("run", "-n", "3", "--", "sh", "-c", *command)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        for rank in range(3):
+            self.assertIn(f"rank {rank}: {words}", done.stderr)
+        self.assertEqual(done.stdout, "")
+
+    def make_other_data(self, change):
+        other = self.folder / "other"
+        shutil.rmtree(other, ignore_errors=True)
+        harness.make_data(other)
+        change(other)
+        return other
+
+    def test_ranks_with_another_test_split_fail_alike(self):
+        out, _ = self.train("--set", "parallel.leaves=3", steps=1)
+        config = (out / "config.yaml").read_text()
+
+        def keep_one(folder):
+            harness.write_idx(folder / "t10k-labels-idx1-ubyte", (1,), b"\3")
+            harness.write_idx(folder / "t10k-images-idx3-ubyte", (1, 28, 28),
+                              bytes(784))
+
+        def change_one_pixel(folder):
+            path = folder / "t10k-images-idx3-ubyte"
+            path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+
+        for change in (keep_one, change_one_pixel):
+            other = self.make_other_data(change)
+            for rank in range(3):
+                run = self.folder / f"of-rank-{rank}"
+                shutil.rmtree(run, ignore_errors=True)
+                shutil.copytree(out, run)
+                data = other if rank == 2 else self.data
+                (run / "config.yaml").write_text(
+                    config.replace(str(self.data.resolve()), str(data)))
+            with self.subTest(change):
+                words = "rank 2 has another test split than rank 0"
+                self.ranks_fail_alike(
+                    words, f"exec {harness.CADRE} eval of-rank-$RANK --json")
+                # All that is told apart by rank is the path.
+                self.ranks_fail_alike(
+                    words, f"exec {harness.CADRE} train "
+                    f"of-rank-$RANK/config.yaml --json --out {self.new_out()}")
+
+    def test_ranks_with_other_parameters_do_not_evaluate_together(self):
+        first, _ = self.train(steps=1)
+        second, _ = self.train(steps=2)
+        self.ranks_fail_alike(
+            "rank 1 would evaluate other parameters than rank 0",
+            f"[ $RANK = 1 ] && exec {harness.CADRE} eval {second}; "
+            f"exec {harness.CADRE} eval {first}")
+
+    def test_a_run_and_what_it_leaves_hold_from_any_folder(self):
+        out = self.new_out()
+        arguments = ("train", "mlp-fashion", "--steps", "3", "--out", out,
+                     "--set", "data.path=data")
+        done = self.cadre(*arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        summary = json.loads((out / "summary.json").read_text())
+        self.assertIn(str(self.data.resolve()), summary["reproduce"])
+        done = subprocess.run(
+            [harness.CADRE, "eval", out], capture_output=True, text=True,
+            timeout=60, cwd="/", env=harness.environment())
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_its_own_configuration_reproduces_a_run(self):
         out, summary = self.train(
             "-n", "2", "--threads", "2", "--set", "optim.clip=0.5", "--set",
@@ -164,6 +231,27 @@ class Train(harness.CommandTest):
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, env=harness.environment())
+
+    def test_one_run_at_a_time_writes_into_a_folder(self):
+        for more in (("-n", "1"), ("-n", "2"), ("-n", "2", "--set",
+                                                "parallel.transport=inproc")):
+            with self.subTest(more):
+                out = self.new_out()
+                process = self.start(out, *more)
+                try:
+                    self.wait_for_steps(process, out)
+                    before = (out / "config.yaml").read_bytes()
+                    for others in (("-n", "1"), ("-n", "2"), more):
+                        self.refused(2, "another run is writing into",
+                                     *self.train_arguments(*others, out=out))
+                    self.assertEqual((out / "config.yaml").read_bytes(),
+                                     before)
+                    self.assertIsNone(process.poll())
+                finally:
+                    process.kill()
+                    process.communicate(timeout=60)
+                # Nothing of it is in the way.
+                self.train(*more, out=out, steps=1)
 
     def stop(self, signal_number, *arguments):
         out = self.new_out()

@@ -189,6 +189,8 @@ static void names_what_is_missing(void **state)
     char path[128];
     path_of(t, "t10k-labels-idx1-ubyte", path);
     refused(t, CADRE_ERR_NOT_FOUND, path);
+    path_of(t, "t10k-labels-idx1-ubyte.gz", path);
+    assert_non_null(strstr(cadre_error_text(), path));
     assert_non_null(
         strstr(cadre_error_text(), "Debian package dataset-fashion-mnist"));
 
@@ -214,6 +216,19 @@ static void a_folder_in_a_files_place(void **state)
     assert_int_equal(mkdir(path, 0700), 0);
     refused(t, CADRE_ERR_IO, path);
     assert_int_equal(rmdir(path), 0);
+}
+
+static void a_pipe_in_a_files_place_is_not_waited_for(void **state)
+{
+    trial *t = *state;
+    for (int i = 0; i < 2; i++) {
+        char path[128];
+        path_of(t, names[i], path); // gzipped or not
+        assert_int_equal(mkfifo(path, 0600), 0);
+        refused(t, CADRE_ERR_IO, path);
+        assert_non_null(strstr(cadre_error_text(), "no regular file"));
+        assert_int_equal(remove(path), 0);
+    }
 }
 
 static void refuses_other_files(void **state)
@@ -378,6 +393,7 @@ int main(void)
         CASE(hash_is_of_the_content),
         CASE(names_what_is_missing),
         CASE(a_folder_in_a_files_place),
+        CASE(a_pipe_in_a_files_place_is_not_waited_for),
         CASE(refuses_other_files),
         CASE(refuses_impossible_counts),
         CASE(refuses_labels_out_of_range),

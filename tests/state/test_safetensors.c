@@ -6,6 +6,7 @@
 #include "state/safetensors.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char folder[] = "cadre-safetensors-XXXXXX";
@@ -109,6 +110,9 @@ static void refuses_damaged_files(void **state)
 
     unlink(path);
     CHECK_FAILS(read_back(w, b), CADRE_ERR_NOT_FOUND, path);
+    assert_int_equal(mkfifo(path, 0600), 0); // nobody ever writes to it
+    CHECK_FAILS(read_back(w, b), CADRE_ERR_IO, path);
+    unlink(path);
 }
 
 static void refuses_other_models(void **state)
