@@ -36,6 +36,8 @@
 enum {
     // poll() is told milliseconds as an int; a longer wait wakes once a day.
     MAX_SLEEP_MS = 24 * 60 * 60 * 1000,
+    // Room for the part of a few million gradients that goes to one peer.
+    UNIX_BUFFER_BYTES = 4 << 20,
 };
 
 typedef struct tcp_peer {
@@ -371,6 +373,26 @@ static void tcp_close(cadre_transport *base)
     cadre_free(t);
 }
 
+// Sets a socket up for frames.  Each option is for one family; the other one
+// refuses it or has no use for it.
+static void prepare_socket(int socket)
+{
+    // Small frames must not wait for each other.
+    int on = 1;
+    (void)setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+
+    // A Unix socket takes no more than its sender's buffer holds, and each time
+    // it is full both sides fall asleep and wake up.  TCP finds its own size.
+    int family = AF_UNSPEC;
+    socklen_t nbytes = sizeof(family);
+    int buffer_bytes = UNIX_BUFFER_BYTES;
+    if (getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &family, &nbytes) == 0 &&
+        family == AF_UNIX) {
+        (void)setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &buffer_bytes,
+            sizeof(buffer_bytes)); // the system may give less
+    }
+}
+
 // Takes the sockets and finds out how many ranks share this host.
 static void take_sockets(tcp *t, const int *sockets)
 {
@@ -379,10 +401,7 @@ static void take_sockets(tcp *t, const int *sockets)
         int socket = i == t->base.rank ? -1 : sockets[i];
         t->peers[i].socket = socket;
         if (socket >= 0) {
-            // Small frames must not wait for each other.  Unix sockets, which
-            // never do that, refuse.
-            int on = 1;
-            (void)setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+            prepare_socket(socket);
             t->peers[i].checks = !cadre_peer_is_local(socket);
             n_local += t->peers[i].checks ? 0 : 1;
         }
