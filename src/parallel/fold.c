@@ -18,12 +18,12 @@ enum { MOST_POSTED = 32 };
 typedef struct owned {
     float **free; // stack of arrays
     int n_free;
-    float **received; // per rank: what it sends in the round in flight
+    float **received; // per rank: its node of the round in flight
+    float *plane;     // this rank's own node, if it stays where it is; or NULL
     cadre_tree tree;
-    float *sum;               // after the last round
+    float *sum;               // after the last round: an array, or plane
     cadre_run *received_runs; // per rank
-    cadre_run sum_run;
-    cadre_part *sends; // per rank
+    cadre_part *sends;        // per rank
     cadre_part *receives;
 } owned;
 
@@ -147,9 +147,9 @@ cadre_status cadre_fold_create(
     f->local = cadre_dealing_blocks(d) == 1 && f->n == 1;
     f->layout_hash = cadre_layout_hash(options->layout);
     // What a round brings, and with more rounds what the tree keeps.
-    f->n_arrays = f->n;
+    f->n_arrays = f->n - 1;
     if (f->rounds > 1) {
-        f->n_arrays += log2_up(cadre_dealing_blocks(d)) + 1;
+        f->n_arrays += log2_up(cadre_dealing_blocks(d)) + 2;
     }
 
     cadre_status status = cadre_buckets_init(
@@ -191,6 +191,7 @@ void cadre_fold_begin(cadre_fold *f)
     for (int b = 0; b < f->buckets.n_buckets; b++) {
         owned *own = &f->owned[b];
         own->tree = (cadre_tree){0};
+        own->plane = NULL;
         own->sum = NULL;
         own->n_free = f->n_arrays;
         for (int i = 0; i < f->n_arrays; i++) {
@@ -220,6 +221,22 @@ static cadre_call call_of(const cadre_fold *f, const operation *op)
     };
 }
 
+// This rank's own node: of the only round it is added up where it lies; of one
+// among many it is copied, since its window is soon another leaf's.
+static void keep_own(cadre_fold *f, const operation *op, float *node)
+{
+    owned *own = &f->owned[op->bucket];
+    if (f->rounds == 1) {
+        own->plane = node;
+        own->received[f->rank] = node;
+        return;
+    }
+    float *copy = own->free[--own->n_free];
+    cadre_bucket_pack(
+        &f->buckets.buckets[op->bucket].parts[f->rank], node, copy);
+    own->received[f->rank] = copy;
+}
+
 static cadre_status post_fold(
     cadre_fold *f, const operation *op, cadre_work **work)
 {
@@ -241,11 +258,11 @@ static cadre_status post_fold(
         if (!has_block(f, r, op->round)) {
             continue;
         }
-        own->received[r] = own->free[--own->n_free];
         if (r == f->rank) {
-            cadre_bucket_pack(&bucket->parts[r], node, own->received[r]);
+            keep_own(f, op, node);
             continue;
         }
+        own->received[r] = own->free[--own->n_free];
         own->received_runs[r] = (cadre_run){
             .data = own->received[r],
             .nbytes = bucket->parts[f->rank].count * sizeof(float),
@@ -265,11 +282,11 @@ static cadre_status post_gather(
     if (f->result == NULL) {
         f->result = cadre_leaves_result(f->o.leaves);
     }
-    cadre_bucket_unpack(&bucket->parts[f->rank], own->sum, f->result);
-    own->sum_run = (cadre_run){
-        .data = own->sum,
-        .nbytes = bucket->parts[f->rank].count * sizeof(float),
-    };
+    const cadre_bucket_part *sum = &bucket->parts[f->rank];
+    if (own->sum != own->plane) {
+        cadre_bucket_unpack(sum, own->sum, f->result);
+    }
+    cadre_bucket_point(sum, f->result);
     int n_parts = 0;
     for (int r = 0; r < f->n; r++) {
         if (r == f->rank) {
@@ -277,8 +294,8 @@ static cadre_status post_gather(
         }
         const cadre_bucket_part *part = &bucket->parts[r];
         cadre_bucket_point(part, f->result);
-        own->sends[n_parts] =
-            (cadre_part){.peer = r, .runs = &own->sum_run, .n_runs = 1};
+        own->sends[n_parts] = (cadre_part){
+            .peer = r, .runs = sum->runs, .n_runs = (size_t)sum->n_slices};
         own->receives[n_parts] = (cadre_part){
             .peer = r, .runs = part->runs, .n_runs = (size_t)part->n_slices};
         n_parts++;
@@ -322,25 +339,39 @@ static cadre_status post_ready(cadre_fold *f)
 
 // --- finishing ---
 
+// Adds right to left; one of them may lie in this rank's plane.
 static void add_pair(
     const cadre_fold *f, int bucket, const cadre_tree_pair *pair)
 {
     owned *own = &f->owned[bucket];
-    cadre_reduce(
-        CADRE_F32, CADRE_SUM, pair->left, pair->right, owned_count(f, bucket));
-    own->free[own->n_free++] = pair->right;
-}
-
-// Of this rank's part, packed; or, with packed NULL, where it lies in result.
-static void add_squares(cadre_fold *f, int bucket, const float *packed)
-{
     const cadre_bucket_part *part = &f->buckets.buckets[bucket].parts[f->rank];
+    float *left = pair->left;
+    float *right = pair->right;
+    size_t packed = 0;
     for (int i = 0; i < part->n_slices; i++) {
         const cadre_slice *s = &part->slices[i];
-        const float *x = packed == NULL ? f->result + s->offset : packed;
+        cadre_reduce(CADRE_F32, CADRE_SUM,
+            left + (left == own->plane ? s->offset : packed),
+            right + (right == own->plane ? s->offset : packed), s->count);
+        packed += s->count;
+    }
+    if (right != own->plane) {
+        own->free[own->n_free++] = right;
+    }
+}
+
+// Of this rank's part, packed or where it lies in a plane.
+static void add_squares(
+    cadre_fold *f, int bucket, const float *sum, bool in_plane)
+{
+    const cadre_bucket_part *part = &f->buckets.buckets[bucket].parts[f->rank];
+    size_t packed = 0;
+    for (int i = 0; i < part->n_slices; i++) {
+        const cadre_slice *s = &part->slices[i];
+        const float *x = sum + (in_plane ? s->offset : packed);
         f->finite =
             cadre_add_squares(&f->squares, x, s->offset, s->count) && f->finite;
-        packed = packed == NULL ? NULL : packed + s->count;
+        packed += s->count;
     }
 }
 
@@ -361,7 +392,7 @@ static void finish_fold(cadre_fold *f, const operation *op)
             add_pair(f, op->bucket, &pair);
         }
         own->sum = cadre_tree_take(&own->tree);
-        add_squares(f, op->bucket, own->sum);
+        add_squares(f, op->bucket, own->sum, own->sum == own->plane);
     }
     // The last node stays: its array takes the result (leaves.h).
     bool last_bucket = op->bucket == f->buckets.n_buckets - 1;
@@ -427,7 +458,7 @@ void cadre_fold_take(cadre_fold *fold, cadre_fold_sum *out)
     if (fold->local) {
         fold->result = cadre_leaves_result(fold->o.leaves);
         for (int b = 0; b < fold->buckets.n_buckets; b++) {
-            add_squares(fold, b, NULL);
+            add_squares(fold, b, fold->result, true);
         }
     }
     cadre_exact_settle(&fold->squares);

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { CADRE_SPIN_NS = 200000 };
+enum { CADRE_SPIN_NS = 100000 };
 
 typedef struct cadre_spin {
     bool allowed; // there is a core for every rank of this host
