@@ -28,7 +28,8 @@ typedef struct cadre_launch_result {
     int exit_status; // of the first rank that failed (128 + signal; 3 for one
                      // that left while others still needed it), or 0
     int rank;        // the first that failed; -1: none
-    int stopped_by;  // SIGINT or SIGTERM that the launcher passed on; or 0
+    int stopped_by;  // SIGINT or SIGTERM: the launcher passed it on, or all
+                     // ranks exited with 128 + signal; or 0
     char text[1024]; // who failed, where, how; empty if none did
     char last_lines[8192]; // of its standard error, 20 lines at most
 } cadre_launch_result;

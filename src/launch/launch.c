@@ -49,7 +49,7 @@ typedef struct process {
     pid_t pid; // 0: not started
     bool running;
     cadre_ending ending; // once it is not
-    int log;             // -1: none
+    cadre_log_file log;  // of zeros: none
     cadre_stream output;
     cadre_stream error;
     cadre_tail tail; // of its standard error
@@ -113,7 +113,6 @@ static cadre_status create(const cadre_launch_options *options, launch **out)
     cadre_outlet_init(&l->output, STDOUT_FILENO);
     cadre_outlet_init(&l->error, STDERR_FILENO);
     for (int r = 0; r < l->n; r++) {
-        l->processes[r].log = -1;
         l->processes[r].output.fd = -1;
         l->processes[r].error.fd = -1;
     }
@@ -148,11 +147,11 @@ static cadre_status open_stream(launch *l, int rank, bool is_error, int *theirs)
     cadre_stream *s = is_error ? &p->error : &p->output;
     bool raw = rank == 0 && !l->options->tag;
     *theirs = -1;
-    if (raw && !is_error && p->log < 0) {
+    if (raw && !is_error && p->log.path == NULL) {
         return CADRE_OK;
     }
     s->outlet = is_error ? &l->error : &l->output;
-    s->log = p->log;
+    s->log = p->log.path == NULL ? NULL : &p->log;
     s->tail = is_error ? &p->tail : NULL;
     s->raw = raw;
     if (l->options->tag) {
@@ -202,7 +201,7 @@ static cadre_status start_rank(launch *l, int rank, int *exec_status)
         .secret = l->secret};
     cadre_status status = CADRE_OK;
     if (l->options->log_dir != NULL) {
-        status = cadre_output_log(
+        status = cadre_log_file_open(
             l->options->log_dir, rank, &l->processes[rank].log);
     }
     if (status == CADRE_OK) {
@@ -257,12 +256,9 @@ static void reap(launch *l, int rank)
     p->ending.signal = WIFSIGNALED(how) ? WTERMSIG(how) : 0;
     p->ending.exit_status = WIFEXITED(how) ? WEXITSTATUS(how) : 0;
     p->ending.asked = was_asked(l, &p->ending);
-    bool well = p->ending.asked ||
-                (p->ending.signal == 0 && p->ending.exit_status == 0);
-    if (!well && l->first_bad < 0) {
+    if (!cadre_hub_loop_ended(l->hub, rank, &p->ending) && l->first_bad < 0) {
         l->first_bad = rank;
     }
-    cadre_hub_loop_ended(l->hub, rank, &p->ending);
 }
 
 static void reap_all(launch *l)
@@ -431,11 +427,48 @@ static int status_of(const cadre_ending *e)
     return e->exit_status != 0 ? e->exit_status : SILENT_RANK_STATUS;
 }
 
+// The signal that all ranks say they were stopped by, if nobody here asked them
+// to end; or 0.
+static int agreed_signal(const launch *l)
+{
+    int agreed = l->processes[0].ending.exit_status - 128;
+    if (l->stage > REPORTING || (agreed != SIGINT && agreed != SIGTERM)) {
+        return 0;
+    }
+    for (int r = 0; r < l->n; r++) {
+        if (l->processes[r].ending.exit_status != 128 + agreed) {
+            return 0;
+        }
+    }
+    return agreed;
+}
+
+// A rank that was stopped, while others finished as if nothing had happened.
+static int stopped_alone(const launch *l)
+{
+    for (int r = 0; r < l->n; r++) {
+        const cadre_ending *e = &l->processes[r].ending;
+        if (!e->asked && e->exit_status != 0) {
+            return r;
+        }
+    }
+    return -1;
+}
+
 // Says who failed first, and how.
 static void describe(launch *l, cadre_launch_result *result)
 {
     const cadre_verdict *verdict = cadre_hub_loop_verdict(l->hub);
     result->stopped_by = l->stopped_by;
+    if (l->stopped_by == 0) {
+        result->stopped_by = agreed_signal(l);
+        if (result->stopped_by != 0) {
+            return;
+        }
+    }
+    if (l->first_bad < 0) {
+        l->first_bad = stopped_alone(l);
+    }
     result->rank = verdict->rank >= 0 ? verdict->rank : l->first_bad;
     if (result->rank < 0) {
         return;
@@ -447,9 +480,9 @@ static void describe(launch *l, cadre_launch_result *result)
     } else {
         // The ranks broke off together; this one ended first.
         snprintf(result->text, sizeof(result->text),
-            "rank %d (host %s, pid %d) ended with status %d: %.800s",
+            "rank %d (host %s, pid %d) ended with status %d%s%.800s",
             result->rank, l->host, (int)p->pid, result->exit_status,
-            verdict->text);
+            verdict->text[0] == '\0' ? "" : ": ", verdict->text);
     }
     cadre_tail_lines(
         &p->tail, LAST_LINES, result->last_lines, sizeof(result->last_lines));
@@ -472,7 +505,7 @@ static void destroy(launch *l)
     for (int r = 0; r < l->n; r++) {
         cadre_stream_end(&l->processes[r].output);
         cadre_stream_end(&l->processes[r].error);
-        close_if_open(l->processes[r].log);
+        cadre_log_file_close(&l->processes[r].log);
     }
     cadre_hub_loop_close(l->hub);
     close_if_open(l->secret);

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/fail.h"
 #include "base/file.h"
+#include "base/log.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -119,6 +120,54 @@ void cadre_tail_lines(
     text[out] = '\0';
 }
 
+cadre_status cadre_log_file_open(
+    const char *folder, int rank, cadre_log_file *file)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "rank-%d.log", rank);
+    char *path = cadre_path_join(folder, name);
+    if (path == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    int fd =
+        open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        cadre_status status =
+            cadre_fail_errno(CADRE_ERR_IO, errno, "cannot write '%s'", path);
+        cadre_free(path);
+        return status;
+    }
+    *file = (cadre_log_file){.fd = fd, .path = path};
+    return CADRE_OK;
+}
+
+void cadre_log_file_close(cadre_log_file *file)
+{
+    if (file->path != NULL && file->fd >= 0) {
+        close(file->fd);
+    }
+    cadre_free(file->path);
+    *file = (cadre_log_file){.fd = -1};
+}
+
+// A disk that is full must not stop the job.
+static void write_log(cadre_log_file *file, const char *bytes, size_t nbytes)
+{
+    size_t written = 0;
+    while (file->fd >= 0 && written < nbytes) {
+        ssize_t n = write(file->fd, bytes + written, nbytes - written);
+        if (n > 0) {
+            written += (size_t)n;
+        } else if (n == 0 || errno != EINTR) {
+            (void)cadre_fail_errno(CADRE_ERR_IO, n == 0 ? EIO : errno,
+                "'%s' is written no more", file->path);
+            cadre_log(CADRE_LOG_WARN, "launcher", "%s", cadre_error_text());
+            close(file->fd);
+            file->fd = -1;
+        }
+    }
+}
+
 // Passes the first nbytes of the stream's buffer on, and a line's end if wanted.
 static void pass_on(cadre_stream *s, size_t nbytes, bool add_end)
 {
@@ -126,10 +175,9 @@ static void pass_on(cadre_stream *s, size_t nbytes, bool add_end)
     put(s->outlet, s->tag, tag_bytes);
     put(s->outlet, s->bytes, nbytes);
     put(s->outlet, "\n", add_end ? 1 : 0);
-    if (s->log >= 0) {
-        // A disk that is full must not stop the job.
-        (void)!write(s->log, s->bytes, nbytes);
-        (void)!write(s->log, "\n", add_end ? 1 : 0);
+    if (s->log != NULL) {
+        write_log(s->log, s->bytes, nbytes);
+        write_log(s->log, "\n", add_end ? 1 : 0);
     }
     if (s->tail != NULL) {
         remember(s->tail, s->bytes, nbytes);
@@ -199,24 +247,6 @@ bool cadre_stream_pump(cadre_stream *stream)
         }
     }
     return (stream->raw ? pass_bytes(stream) : pass_lines(stream)) || moved;
-}
-
-cadre_status cadre_output_log(const char *folder, int rank, int *fd)
-{
-    char name[32];
-    snprintf(name, sizeof(name), "rank-%d.log", rank);
-    char *path = cadre_path_join(folder, name);
-    if (path == NULL) {
-        return CADRE_ERR_NO_MEMORY;
-    }
-    cadre_status status = CADRE_OK;
-    *fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-    if (*fd < 0) {
-        status =
-            cadre_fail_errno(CADRE_ERR_IO, errno, "cannot write '%s'", path);
-    }
-    cadre_free(path);
-    return status;
 }
 
 // The launcher must not sleep on its end.

@@ -46,11 +46,28 @@ typedef struct cadre_tail {
 void cadre_tail_lines(
     const cadre_tail *tail, int n, char *text, size_t text_bytes);
 
+/** A rank's log file. */
+typedef struct cadre_log_file {
+    int fd;     // -1: it is not written any more
+    char *path; // owned
+} cadre_log_file;
+
+/**
+ * Opens the log file of a rank, "folder/rank-3.log", empty.  If it cannot be
+ * written later, that is said once, and it is left as it is.
+ *
+ * Errors: CADRE_ERR_IO  names the file and the reason
+ *         CADRE_ERR_NO_MEMORY
+ */
+cadre_status cadre_log_file_open(
+    const char *folder, int rank, cadre_log_file *file);
+void cadre_log_file_close(cadre_log_file *file); // one of zeros is allowed
+
 /** Where bytes come from. */
 typedef struct cadre_stream {
     int fd;               // -1: ended
     cadre_outlet *outlet; // borrowed
-    int log;              // borrowed; -1: none
+    cadre_log_file *log;  // borrowed; NULL: none
     cadre_tail *tail;     // borrowed; NULL: none
     bool raw; // bytes are passed on as they come, not by whole lines
     char tag[CADRE_TAG_BYTES]; // before each line
@@ -70,14 +87,6 @@ bool cadre_stream_is_over(const cadre_stream *stream);
 
 /** Closes the descriptor; what is left is passed on by cadre_stream_pump(). */
 void cadre_stream_end(cadre_stream *stream);
-
-/**
- * Opens the log file of a rank, "folder/rank-3.log", empty.
- *
- * Errors: CADRE_ERR_IO  names the file and the reason
- *         CADRE_ERR_NO_MEMORY
- */
-cadre_status cadre_output_log(const char *folder, int rank, int *fd);
 
 /**
  * A pipe of which the launcher reads one end: *theirs is for the rank.

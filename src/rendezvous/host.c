@@ -73,7 +73,7 @@ static void release(cadre_host *host)
 cadre_status cadre_host_start(const cadre_place *place,
     const cadre_credentials *credentials, cadre_host **out)
 {
-    int listener;
+    int listener = -1;
     CADRE_TRY(listen_at_store(place, &listener));
     cadre_host *host = cadre_alloc(sizeof(*host));
     if (host == NULL) {

@@ -50,6 +50,9 @@ struct cadre_hub {
     int64_t last_tick_ms; // 0: none yet
     cadre_verdict verdict;
     char refusal[256]; // of the last who was sent away; or ""
+    // Since when nobody came, if somebody was refused: who is missing may be
+    // who was refused.  0: nobody was.
+    int64_t doubted_ms;
     int witnessed;     // the rank whose loss was first reported; or -1
     char witness[256]; // who reported it, and what was seen
 
@@ -156,7 +159,7 @@ static void pronounce_lost(cadre_hub *hub, int rank)
 {
     const member *m = &hub->members[rank];
     char name[NAME_BYTES];
-    char text[2 * NAME_BYTES + sizeof(hub->witness)];
+    char text[2 * (size_t)NAME_BYTES + sizeof(hub->witness)];
     name_rank(hub, rank, name);
     if (m->has_ended && m->ending.signal != 0) {
         char by[16];
@@ -204,8 +207,9 @@ static void check_gathering(cadre_hub *hub)
     }
 }
 
-static cadre_status refuse(cadre_hub *hub)
+static cadre_status refuse(cadre_hub *hub, int64_t now_ms)
 {
+    hub->doubted_ms = hub->doubted_ms == 0 ? now_ms : hub->doubted_ms;
     snprintf(hub->refusal, sizeof(hub->refusal), "%s", cadre_error_text());
     return CADRE_ERR_DESYNC;
 }
@@ -231,7 +235,7 @@ cadre_status cadre_hub_join_rank(
             "rank %d of %d (host %s, pid %d) does not belong to this job of %d "
             "ranks",
             join->rank, join->world_size, join->host, join->pid, n);
-        return refuse(hub);
+        return refuse(hub, now_ms);
     }
     member *m = &hub->members[join->rank];
     if (m->presence != ABSENT) {
@@ -240,7 +244,7 @@ cadre_status cadre_hub_join_rank(
         (void)cadre_fail(CADRE_ERR_DESYNC,
             "host %s, pid %d wants to be rank %d, but there is %s already",
             join->host, join->pid, join->rank, name);
-        return refuse(hub);
+        return refuse(hub, now_ms);
     }
 
     m->presence = PRESENT;
@@ -253,6 +257,7 @@ cadre_status cadre_hub_join_rank(
     m->patient_until_ms = now_ms + join->patience_ms;
     m->heard = true;
     hub->n_joined++;
+    hub->doubted_ms = hub->doubted_ms == 0 ? 0 : now_ms;
     if (hub->n_joined == n) {
         welcome(hub);
     }
@@ -267,22 +272,34 @@ void cadre_hub_started(cadre_hub *hub, int rank, const char *host, int pid)
     snprintf(m->host, sizeof(m->host), "%s", host);
 }
 
-void cadre_hub_ended(cadre_hub *hub, int rank, const cadre_ending *ending)
+// A rank that took its leave and then says which signal stopped it was asked to
+// end by somebody else than the launcher.
+static bool ended_well(const member *m)
+{
+    const cadre_ending *e = &m->ending;
+    bool stopped =
+        e->exit_status == 128 + SIGINT || e->exit_status == 128 + SIGTERM;
+    return e->asked ||
+           (e->signal == 0 &&
+               (e->exit_status == 0 || (stopped && m->presence == LEFT)));
+}
+
+bool cadre_hub_ended(cadre_hub *hub, int rank, const cadre_ending *ending)
 {
     member *m = &hub->members[rank];
     m->has_ended = true;
     m->ending = *ending;
-    bool well =
-        ending->asked || (ending->signal == 0 && ending->exit_status == 0);
+    bool well = ended_well(m);
     if (!well || m->needed) {
         pronounce_lost(hub, rank);
-        return;
+        return well;
     }
     m->suspected = false;
     if (m->presence != ABSENT) {
         m->presence = LEFT;
     }
     check_gathering(hub);
+    return true;
 }
 
 void cadre_hub_alive(cadre_hub *hub, int rank)
@@ -378,12 +395,14 @@ static void judge_silence(cadre_hub *hub, int64_t passed_ms)
     }
 }
 
-// Lists ranks that have not come, with the number of those left out.
-static void list_missing(const cadre_hub *hub, char *text, size_t nbytes)
+// Lists ranks that have not come, with the number of those left out.  Returns
+// the first.
+static int list_missing(const cadre_hub *hub, char *text, size_t nbytes)
 {
     enum { MOST_LISTED = 16 };
     size_t used = 0;
     int listed = 0;
+    int first = -1;
     text[0] = '\0';
     for (int r = 0; r < hub->options.world_size; r++) {
         if (hub->members[r].presence != ABSENT || listed == MOST_LISTED) {
@@ -392,31 +411,42 @@ static void list_missing(const cadre_hub *hub, char *text, size_t nbytes)
         int n = snprintf(
             text + used, nbytes - used, "%s%d", listed == 0 ? "" : ", ", r);
         used += (size_t)n;
+        first = listed == 0 ? r : first;
         listed++;
     }
     int left_out = hub->options.world_size - hub->n_joined - listed;
     if (left_out > 0) {
         snprintf(text + used, nbytes - used, " and %d more", left_out);
     }
+    return first;
+}
+
+// Until when m waits for the others.
+static int64_t waits_until_ms(const cadre_hub *hub, const member *m)
+{
+    int64_t doubtful_ms = hub->doubted_ms + m->timeout_ms;
+    return hub->doubted_ms > 0 && doubtful_ms < m->patient_until_ms
+               ? doubtful_ms
+               : m->patient_until_ms;
 }
 
 static void judge_patience(cadre_hub *hub, int64_t now_ms)
 {
     for (int r = 0; !hub->welcomed && r < hub->options.world_size; r++) {
         const member *m = &hub->members[r];
-        if (m->presence != PRESENT || now_ms < m->patient_until_ms) {
+        if (m->presence != PRESENT || now_ms < waits_until_ms(hub, m)) {
             continue;
         }
         char missing[160];
         char text[512];
-        list_missing(hub, missing, sizeof(missing));
+        int first = list_missing(hub, missing, sizeof(missing));
         bool one = hub->n_joined + 1 == hub->options.world_size;
         snprintf(text, sizeof(text),
             "%s %s did not join in time: %d of %d ranks came%s%s",
             one ? "rank" : "ranks", missing, hub->n_joined,
             hub->options.world_size,
             hub->refusal[0] == '\0' ? "" : "; refused: ", hub->refusal);
-        pronounce(hub, CADRE_ERR_TIMEOUT, -1, text);
+        pronounce(hub, CADRE_ERR_TIMEOUT, first, text);
         return;
     }
 }

@@ -58,7 +58,9 @@ typedef struct cadre_ending {
 /**
  * A rank joins.
  *
- * Errors: it is refused, and nothing has changed; the text says why
+ * Errors: it is refused, and the text says why.  It came with a proof, so it
+ *         may be one who is missing: the others wait for their timeout_ms from
+ *         the last that came, not for all of their patience.
  *         CADRE_ERR_DESYNC  another world size, no such rank, or it is taken
  *         else the verdict
  */
@@ -68,8 +70,11 @@ cadre_status cadre_hub_join_rank(
 /** The launcher has started a process for rank. */
 void cadre_hub_started(cadre_hub *hub, int rank, const char *host, int pid);
 
-/** The launcher has seen how rank's process ended. */
-void cadre_hub_ended(cadre_hub *hub, int rank, const cadre_ending *ending);
+/**
+ * The launcher has seen how rank's process ended.  False if that alone is a
+ * failure, whether or not others need it.
+ */
+bool cadre_hub_ended(cadre_hub *hub, int rank, const cadre_ending *ending);
 
 /** A sign of life. */
 void cadre_hub_alive(cadre_hub *hub, int rank);

@@ -507,11 +507,12 @@ void cadre_hub_loop_started(
     cadre_hub_started(loop->hub, rank, host, pid);
 }
 
-void cadre_hub_loop_ended(
+bool cadre_hub_loop_ended(
     cadre_hub_loop *loop, int rank, const cadre_ending *ending)
 {
-    cadre_hub_ended(loop->hub, rank, ending);
+    bool well = cadre_hub_ended(loop->hub, rank, ending);
     act(loop);
+    return well;
 }
 
 int cadre_hub_loop_fd(const cadre_hub_loop *loop)

@@ -45,8 +45,8 @@ cadre_status cadre_hub_loop_connect(
 void cadre_hub_loop_started(
     cadre_hub_loop *loop, int rank, const char *host, int pid);
 
-/** The process of rank has ended. */
-void cadre_hub_loop_ended(
+/** The process of rank has ended.  As cadre_hub_ended(). */
+bool cadre_hub_loop_ended(
     cadre_hub_loop *loop, int rank, const cadre_ending *ending);
 
 /** Readable when there is something to do. */

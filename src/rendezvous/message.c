@@ -74,7 +74,7 @@ static void copy_text(char *out, const uint8_t *text, size_t nbytes)
 {
     for (size_t i = 0; i < nbytes; i++) {
         bool control = text[i] < ' ' || text[i] == 127;
-        out[i] = control ? '?' : (char)text[i];
+        out[i] = (char)(control ? '?' : text[i]);
     }
     out[nbytes] = '\0';
 }
@@ -135,7 +135,7 @@ void cadre_encode_verdict(cadre_writer *w, cadre_message_type type,
     cadre_status status, int rank, const char *text)
 {
     size_t nbytes = strnlen(text, sizeof(((cadre_verdict *)NULL)->text) - 1);
-    encode_header(w, type, 2 * 4 + nbytes);
+    encode_header(w, type, 2 * sizeof(uint32_t) + nbytes);
     cadre_write_u32(w, (uint32_t)status);
     cadre_write_u32(w, rank < 0 ? NO_RANK : (uint32_t)rank);
     cadre_write_bytes(w, text, nbytes);

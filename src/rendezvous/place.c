@@ -2,8 +2,10 @@
 
 #include "rendezvous/place.h"
 
+#include "base/check.h"
 #include "base/fail.h"
 #include "base/number.h"
+#include <ctype.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,12 +27,21 @@ static const family ours = {"cadre run", "CADRE_RANK", "CADRE_WORLD_SIZE",
 static const family theirs = {"RANK and WORLD_SIZE", "RANK", "WORLD_SIZE",
     "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 
+// Only digits: a sign has no place in what launchers say.
+static bool parse_digits(
+    const char *text, int lowest, int highest, int64_t *value)
+{
+    return isdigit((unsigned char)*text) &&
+           cadre_parse_int(text, lowest, highest, value);
+}
+
 static cadre_status read_number(
     const char *name, int lowest, int highest, int *value)
 {
     const char *text = getenv(name);
     int64_t n;
-    if (!cadre_parse_int(text, lowest, highest, &n)) {
+    CADRE_ASSERT(text != NULL);
+    if (!parse_digits(text, lowest, highest, &n)) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "%s is '%s', but a whole number from %d to %d is needed", name,
             text, lowest, highest);
@@ -44,17 +55,19 @@ static cadre_status read_pair(
     const char *rank_name, const char *size_name, int *rank, int *world_size)
 {
     bool has_rank = getenv(rank_name) != NULL;
-    if (has_rank != (getenv(size_name) != NULL)) {
+    bool has_size = getenv(size_name) != NULL;
+    if (has_rank) {
+        CADRE_TRY(read_number(rank_name, 0, CADRE_MAX_RANKS - 1, rank));
+    }
+    if (has_size) {
+        CADRE_TRY(read_number(size_name, 1, CADRE_MAX_RANKS, world_size));
+    }
+    if (has_rank != has_size) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "%s is set, but %s is not: set both or neither",
             has_rank ? rank_name : size_name, has_rank ? size_name : rank_name);
     }
-    if (!has_rank) {
-        return CADRE_OK;
-    }
-    CADRE_TRY(read_number(rank_name, 0, CADRE_MAX_RANKS - 1, rank));
-    CADRE_TRY(read_number(size_name, 1, CADRE_MAX_RANKS, world_size));
-    if (*rank >= *world_size) {
+    if (has_rank && *rank >= *world_size) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "%s is %d, but %s is %d: ranks go from 0 to %d", rank_name, *rank,
             size_name, *world_size, *world_size - 1);
@@ -101,12 +114,12 @@ static cadre_status check_store(const char *store)
 {
     int64_t n;
     if (strncmp(store, "fd:", 3) == 0 &&
-        cadre_parse_int(store + 3, 0, HIGHEST_DESCRIPTOR, &n)) {
+        parse_digits(store + 3, 0, HIGHEST_DESCRIPTOR, &n)) {
         return CADRE_OK;
     }
     const char *port = strrchr(store, ':');
     if (strncmp(store, "tcp:", 4) == 0 && port > store + 4 &&
-        cadre_parse_int(port + 1, 1, HIGHEST_PORT, &n) &&
+        parse_digits(port + 1, 1, HIGHEST_PORT, &n) &&
         strlen(store) < CADRE_STORE_BYTES) {
         return CADRE_OK;
     }

@@ -8,6 +8,7 @@
 #include "base/socket.h"
 #include "rendezvous/applicant.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <unistd.h>
@@ -29,8 +30,12 @@ static cadre_status take_inherited(const cadre_place *place, int *socket)
 {
     int64_t fd = -1;
     (void)cadre_parse_int(place->store + strlen("fd:"), 0, INT32_MAX, &fd);
-    if (!cadre_socket_adopt((int)fd)) {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
+    // What was inherited was not to be closed on exec; what is taken is, and
+    // so is everything that this library opens.
+    int flags = fcntl((int)fd, F_GETFD);
+    bool is_socket = cadre_socket_adopt((int)fd);
+    if (!is_socket || (flags & FD_CLOEXEC) != 0) {
+        return cadre_fail(is_socket ? CADRE_ERR_STATE : CADRE_ERR_INVALID_ARG,
             "CADRE_STORE is '%s', but descriptor %d is not the launcher's "
             "socket: it was closed, or taken by an earlier cadre_init()",
             place->store, (int)fd);

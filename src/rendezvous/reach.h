@@ -19,6 +19,7 @@
  * Errors: CADRE_ERR_INVALID_ARG  what CADRE_STORE names was not inherited, or
  *                                the hub is on another host and there is no
  *                                secret
+ *         CADRE_ERR_STATE        it was taken before, by this process
  *         CADRE_ERR_IO           the address cannot be resolved
  *         CADRE_ERR_TIMEOUT      nobody listens there, or nobody answers
  *         CADRE_ERR_DESYNC       who answers cannot prove

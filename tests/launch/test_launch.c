@@ -261,6 +261,23 @@ static void names_a_rank_that_ends_without_joining(void **state)
         &j, 1, FAILED, "finished (exit status 0) without joining the others");
 }
 
+static void names_a_rank_that_is_stopped_before_it_joins(void **state)
+{
+    (void)state;
+    job j;
+    char script[512];
+    job_init(&j, 2, some_steps);
+    snprintf(script, sizeof(script),
+        "test $RANK = 0 || kill -STOP $$; exec %s timeout=%d", RANK_PROGRAM,
+        JOB_LAUNCHER_MS / 10);
+    j.words[0] = "sh";
+    j.words[1] = "-c";
+    j.words[2] = script;
+    j.words[3] = NULL;
+    job_run(&j);
+    expect_failure(&j, 1, 128 + SIGKILL, "did not join in time");
+}
+
 static void shows_the_last_lines_of_the_first_failure(void **state)
 {
     (void)state;
@@ -349,6 +366,44 @@ static void lets_ranks_finish_after_a_signal(void **state)
     assert_int_equal(j.result.stopped_by, SIGINT);
     assert_string_equal(j.result.text, "");
     assert_int_equal(count_lines(j.output, "saved"), 2);
+}
+
+// A signal to one of them, on which all agree: they end on their own.
+static void takes_a_stop_that_ranks_agree_on(void **state)
+{
+    (void)state;
+    job j;
+    job_init(&j, 2, some_steps);
+    char script[512];
+    // Longer than a failed job would get.
+    snprintf(script, sizeof(script),
+        "%s || exit 1; test $RANK = 1 || { sleep 1; echo saved; }; exit 143",
+        RANK_PROGRAM);
+    j.words[0] = "sh";
+    j.words[1] = "-c";
+    j.words[2] = script;
+    j.words[3] = NULL;
+    job_run(&j);
+    expect_success(&j);
+    assert_int_equal(j.result.stopped_by, SIGTERM);
+    assert_int_equal(count_lines(j.output, "saved"), 1);
+}
+
+static void names_a_rank_that_is_stopped_alone(void **state)
+{
+    (void)state;
+    job j;
+    job_init(&j, 2, some_steps);
+    char script[512];
+    snprintf(script, sizeof(script), "%s || exit 1; test $RANK = 0 || exit 143",
+        RANK_PROGRAM);
+    j.words[0] = "sh";
+    j.words[1] = "-c";
+    j.words[2] = script;
+    j.words[3] = NULL;
+    job_run(&j);
+    expect_failure(&j, 1, 143, ") ended with status 143");
+    assert_int_equal(j.result.stopped_by, 0);
 }
 
 static void kills_at_a_second_signal(void **state)
@@ -443,10 +498,13 @@ int main(void)
         cmocka_unit_test(names_a_rank_that_finishes_early),
         cmocka_unit_test(names_what_ranks_disagree_about),
         cmocka_unit_test(names_a_rank_that_ends_without_joining),
+        cmocka_unit_test(names_a_rank_that_is_stopped_before_it_joins),
         cmocka_unit_test(shows_the_last_lines_of_the_first_failure),
         cmocka_unit_test(leaves_no_process_of_a_rank_behind),
         cmocka_unit_test(passes_signals_on),
         cmocka_unit_test(lets_ranks_finish_after_a_signal),
+        cmocka_unit_test(takes_a_stop_that_ranks_agree_on),
+        cmocka_unit_test(names_a_rank_that_is_stopped_alone),
         cmocka_unit_test(kills_at_a_second_signal),
         cmocka_unit_test(says_that_a_program_cannot_be_run),
         cmocka_unit_test(refuses_options_that_make_no_sense),

@@ -2,11 +2,13 @@
 
 #include "support/check.h"
 
+#include "cadre/log.h"
 #include "launch/output.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 // A stream from a pipe to an outlet that is another pipe.
@@ -31,7 +33,6 @@ static void lay(void)
     cadre_outlet_init(&x.outlet, ends[1]);
     x.stream.outlet = &x.outlet;
     x.stream.tail = &x.tail;
-    x.stream.log = -1;
 }
 
 static void clear(void)
@@ -179,11 +180,13 @@ static void keeps_a_log(void **state)
     char text[64];
     assert_non_null(mkdtemp(folder));
     lay();
-    CHECK_OK(cadre_output_log(folder, 12, &x.stream.log));
+    cadre_log_file log;
+    CHECK_OK(cadre_log_file_open(folder, 12, &log));
+    x.stream.log = &log;
     snprintf(x.stream.tag, sizeof(x.stream.tag), "[a:1] ");
     say("one\ntwo");
     hang_up();
-    close(x.stream.log);
+    cadre_log_file_close(&log);
     snprintf(path, sizeof(path), "%s/rank-12.log", folder);
     FILE *file = fopen(path, "r");
     assert_non_null(file);
@@ -192,8 +195,65 @@ static void keeps_a_log(void **state)
     assert_string_equal(text, "one\ntwo\n");
     unlink(path);
     rmdir(folder);
-    int fd;
-    CHECK_FAILS(cadre_output_log(folder, 0, &fd), CADRE_ERR_IO, folder);
+    CHECK_FAILS(cadre_log_file_open(folder, 0, &log), CADRE_ERR_IO, folder);
+    clear();
+}
+
+static int n_warnings;
+static char warning[256];
+
+static void keep_warning(
+    cadre_log_level level, const char *component, const char *text, void *ctx)
+{
+    (void)component;
+    (void)ctx;
+    assert_int_equal(level, CADRE_LOG_WARN);
+    n_warnings++;
+    snprintf(warning, sizeof(warning), "%s", text);
+}
+
+// A write is cut short, as on a disk that is full.
+static void says_once_that_a_log_is_cut(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/cadre-output-XXXXXX";
+    char path[64];
+    char text[64];
+    struct rlimit before;
+    cadre_log_file log;
+    assert_non_null(mkdtemp(folder));
+    lay();
+    CHECK_OK(cadre_log_file_open(folder, 1, &log));
+    x.stream.log = &log;
+    n_warnings = 0;
+    cadre_log_set_sink(CADRE_LOG_WARN, keep_warning, NULL);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){.rlim_cur = 5,
+                                                 .rlim_max = before.rlim_max}),
+        0);
+    say("one\n");
+    int n_early = n_warnings;
+    say("two\n"); // only its first byte fits
+    int n_cut = n_warnings;
+    say("three\n");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    say("four\n"); // there would be room again, but not for what is missing
+    cadre_log_set_sink(CADRE_LOG_OFF, NULL, NULL);
+    assert_int_equal(n_early, 0);
+    assert_int_equal(n_cut, 1);
+    assert_int_equal(n_warnings, 1);
+    assert_non_null(strstr(warning, "/rank-1.log' is written no more: File"));
+    expect_heard("one\ntwo\nthree\nfour\n");
+
+    cadre_log_file_close(&log);
+    snprintf(path, sizeof(path), "%s/rank-1.log", folder);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    fclose(file);
+    assert_string_equal(text, "one\nt");
+    unlink(path);
+    rmdir(folder);
     clear();
 }
 
@@ -260,11 +320,13 @@ int main(void)
         cmocka_unit_test(waits_for_a_slow_reader),
         cmocka_unit_test(goes_on_when_nobody_reads),
         cmocka_unit_test(keeps_a_log),
+        cmocka_unit_test(says_once_that_a_log_is_cut),
         cmocka_unit_test(shows_the_last_lines),
         cmocka_unit_test(shows_whole_lines_after_much_output),
     };
-    // A broken outlet must not end the test.
-    return signal(SIGPIPE, SIG_IGN) == SIG_ERR
+    // A broken outlet must not end the test, nor a file's limit.
+    return signal(SIGPIPE, SIG_IGN) == SIG_ERR ||
+                   signal(SIGXFSZ, SIG_IGN) == SIG_ERR
                ? 1
                : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -455,7 +455,7 @@ static void one_of_another_host_needs_a_secret(void **state)
 {
     (void)state;
     house h;
-    cadre_visitor v;
+    cadre_visitor v = {.socket = -1};
     cadre_applicant a;
     int listener;
     char bound[CADRE_ADDRESS_BYTES];

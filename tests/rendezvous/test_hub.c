@@ -96,7 +96,7 @@ static void expect_no_verdict(cadre_hub *hub)
 
 static void end_with(cadre_hub *hub, int rank, int exit_status, int signal)
 {
-    cadre_hub_ended(hub, rank,
+    (void)cadre_hub_ended(hub, rank,
         &(cadre_ending){.exit_status = exit_status, .signal = signal});
 }
 
@@ -141,7 +141,7 @@ static void names_those_who_did_not_come(void **state)
     CHECK_OK(join_as(hub, 3, 4, 7));
     expect_no_verdict(hub);
     pass(hub, 200, ALL);
-    expect_verdict(hub, CADRE_ERR_TIMEOUT, -1,
+    expect_verdict(hub, CADRE_ERR_TIMEOUT, 0,
         "ranks 0, 2 did not join in time: 2 of 4 ranks came");
     CHECK_FAILS(join_as(hub, 0, 4, 7), CADRE_ERR_TIMEOUT, "ranks 0, 2");
     cadre_hub_destroy(hub);
@@ -154,9 +154,50 @@ static void remembers_whom_it_refused_when_one_is_missing(void **state)
     CHECK_OK(join_as(hub, 0, 2, 7));
     CHECK_FAILS(join_as(hub, 1, 3, 9), CADRE_ERR_DESYNC, "of 3");
     pass(hub, PATIENCE_MS, ALL);
-    expect_verdict(hub, CADRE_ERR_TIMEOUT, -1,
+    expect_verdict(hub, CADRE_ERR_TIMEOUT, 1,
         "rank 1 did not join in time: 1 of 2 ranks came; refused: rank 1 of 3 "
         "(host b, pid 9) does not belong to this job of 2 ranks");
+    cadre_hub_destroy(hub);
+}
+
+// Of another world size, or a rank that is taken.
+static void waits_less_for_others_after_a_refusal(void **state)
+{
+    (void)state;
+    for (int taken = 0; taken < 2; taken++) {
+        cadre_hub *hub = new_hub(3, false);
+        CHECK_OK(join_as(hub, 0, 3, 7));
+        pass(hub, TIMEOUT_MS, ALL);
+        CHECK_FAILS(join_as(hub, 1 - taken, 4 - taken, 9), CADRE_ERR_DESYNC,
+            taken ? "already" : "does not belong");
+        pass(hub, TIMEOUT_MS - 100, ALL);
+        CHECK_OK(join_as(hub, 2, 3, 8)); // the wait begins anew
+        pass(hub, TIMEOUT_MS - 100, ALL);
+        (void)!join_as(hub, 1 - taken, 4 - taken, 9); // but not for this
+        expect_no_verdict(hub);
+        pass(hub, 200, ALL);
+        expect(hub, CADRE_HUB_VERDICT, -1);
+        const cadre_verdict *v = cadre_hub_verdict(hub);
+        assert_int_equal(v->status, CADRE_ERR_TIMEOUT);
+        assert_int_equal(v->rank, 1);
+        assert_non_null(strstr(v->text,
+            "rank 1 did not join in time: 2 of 3 ranks came; refused: "));
+        cadre_hub_destroy(hub);
+    }
+}
+
+static void goes_on_if_all_come_after_a_refusal(void **state)
+{
+    (void)state;
+    cadre_hub *hub = new_hub(2, false);
+    CHECK_FAILS(join_as(hub, 1, 3, 9), CADRE_ERR_DESYNC, "of 3");
+    pass(hub, 2 * TIMEOUT_MS, 0); // there is nobody who could wait
+    CHECK_OK(join_as(hub, 0, 2, 7));
+    pass(hub, TIMEOUT_MS - 100, ALL);
+    CHECK_OK(join_as(hub, 1, 2, 8));
+    expect(hub, CADRE_HUB_WELCOME, -1);
+    pass(hub, 3 * PATIENCE_MS, ALL);
+    expect_no_verdict(hub);
     cadre_hub_destroy(hub);
 }
 
@@ -166,7 +207,7 @@ static void shortens_a_long_list_of_missing_ranks(void **state)
     cadre_hub *hub = new_hub(100, false);
     CHECK_OK(join_as(hub, 0, 100, 7));
     pass(hub, PATIENCE_MS, ALL);
-    expect_verdict(hub, CADRE_ERR_TIMEOUT, -1,
+    expect_verdict(hub, CADRE_ERR_TIMEOUT, 1,
         "ranks 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 83 "
         "more did not join in time: 1 of 100 ranks came");
     cadre_hub_destroy(hub);
@@ -349,10 +390,38 @@ static void does_not_mind_an_end_that_was_asked_for(void **state)
     cadre_hub *hub = gathered_hub(2, true);
     cadre_hub_goodbye(hub, 1, now);
     expect(hub, CADRE_HUB_RELEASE, 1);
-    cadre_hub_ended(hub, 1, &(cadre_ending){.exit_status = 130, .asked = true});
+    assert_true(cadre_hub_ended(
+        hub, 1, &(cadre_ending){.exit_status = 130, .asked = true}));
     expect_no_verdict(hub);
-    cadre_hub_ended(hub, 0, &(cadre_ending){.signal = SIGINT, .asked = true});
+    assert_true(cadre_hub_ended(
+        hub, 0, &(cadre_ending){.signal = SIGINT, .asked = true}));
     expect_no_verdict(hub);
+    cadre_hub_destroy(hub);
+}
+
+// A signal that somebody else sent: once it has taken its leave, that is well.
+static void does_not_mind_a_stop_after_a_goodbye(void **state)
+{
+    (void)state;
+    cadre_hub *hub = gathered_hub(4, true);
+    for (int r = 0; r < 2; r++) {
+        cadre_hub_goodbye(hub, r, now);
+        expect(hub, CADRE_HUB_RELEASE, r);
+        assert_true(cadre_hub_ended(
+            hub, r, &(cadre_ending){.exit_status = 130 + 13 * r}));
+        expect_no_verdict(hub);
+    }
+    cadre_hub_goodbye(hub, 2, now);
+    expect(hub, CADRE_HUB_RELEASE, 2);
+    assert_false(cadre_hub_ended(hub, 2, &(cadre_ending){.exit_status = 3}));
+    expect_verdict(hub, CADRE_ERR_PEER_LOST, 2,
+        "rank 2 (host a, pid 802) exited with status 3");
+    cadre_hub_destroy(hub);
+
+    hub = gathered_hub(2, true); // without a goodbye
+    assert_false(cadre_hub_ended(hub, 1, &(cadre_ending){.exit_status = 143}));
+    expect_verdict(hub, CADRE_ERR_PEER_LOST, 1,
+        "rank 1 (host a, pid 801) exited with status 143");
     cadre_hub_destroy(hub);
 }
 
@@ -498,6 +567,8 @@ int main(void)
         cmocka_unit_test(refuses_strangers_and_goes_on),
         cmocka_unit_test(names_those_who_did_not_come),
         cmocka_unit_test(remembers_whom_it_refused_when_one_is_missing),
+        cmocka_unit_test(waits_less_for_others_after_a_refusal),
+        cmocka_unit_test(goes_on_if_all_come_after_a_refusal),
         cmocka_unit_test(shortens_a_long_list_of_missing_ranks),
         cmocka_unit_test(says_how_a_rank_died),
         cmocka_unit_test(waits_for_the_cause_of_a_hang_up),
@@ -510,6 +581,7 @@ int main(void)
         cmocka_unit_test(blames_a_rank_that_left_too_early),
         cmocka_unit_test(does_not_mind_a_good_end_without_goodbye),
         cmocka_unit_test(does_not_mind_an_end_that_was_asked_for),
+        cmocka_unit_test(does_not_mind_a_stop_after_a_goodbye),
         cmocka_unit_test(does_not_mind_programs_that_never_join),
         cmocka_unit_test(blames_who_ended_while_the_others_gather),
         cmocka_unit_test(accuses_the_silent),

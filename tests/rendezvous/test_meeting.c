@@ -216,6 +216,12 @@ static void serve(void *ctx)
     }
 }
 
+// As after exec.
+static void inherit(int fd)
+{
+    assert_int_equal(fcntl(fd, F_SETFD, 0), 0);
+}
+
 static void launch(launcher *l, guest *guests, int n)
 {
     CHECK_OK(cadre_hub_loop_launch(n, 0, &l->loop));
@@ -225,6 +231,7 @@ static void launch(launcher *l, guest *guests, int n)
         char store[32];
         CHECK_OK(cadre_hub_loop_connect(l->loop, r, &fd));
         cadre_hub_loop_started(l->loop, r, "a", 800 + r);
+        inherit(fd);
         snprintf(store, sizeof(store), "fd:%d", fd);
         invite(&guests[r], r, n, store);
     }
@@ -594,6 +601,30 @@ static void refuses_a_descriptor_that_is_no_socket(void **state)
     expect_refused(&g, CADRE_ERR_INVALID_ARG, "is not the launcher's socket");
 }
 
+// A second group over the same socket would talk into the first one's.
+static void refuses_a_descriptor_that_is_taken(void **state)
+{
+    (void)state;
+    guest guests[2];
+    guest second;
+    char store[CADRE_STORE_BYTES];
+    launcher l;
+    launch(&l, guests, 2);
+    for (int r = 0; r < 2; r++) {
+        start(&guests[r]);
+    }
+    for (int r = 0; r < 2; r++) {
+        expect_joined(&guests[r]);
+    }
+    snprintf(store, sizeof(store), "%s", guests[1].place.store);
+    invite(&second, 1, 2, store);
+    start(&second);
+    expect_refused(&second, CADRE_ERR_STATE, "taken by an earlier cadre_init");
+    assert_int_equal(cadre_hub_loop_verdict(l.loop)->status, CADRE_OK);
+    all_leave(guests, 2);
+    land(&l);
+}
+
 static void does_not_mistake_another_server_for_the_hub(void **state)
 {
     (void)state;
@@ -639,6 +670,7 @@ static void judges_the_loss_of_the_hub(void **state)
     cadre_encode_peer(&w, 1);
     assert_true(cadre_socket_send(hub[0], data, w.used, link[0]) > 0);
     close(link[0]);
+    inherit(hub[1]);
     snprintf(store, sizeof(store), "fd:%d", hub[1]);
     invite(&g, 0, 2, store);
     start(&g);
@@ -743,7 +775,8 @@ static void is_not_disturbed_by_strangers(void **state)
     expect_refused(&late, CADRE_ERR_TIMEOUT, "Connection refused");
     check_connections(guests, N);
     assert_false(cadre_member_listen(guests[0].member, 0, &v));
-    assert_int_equal(atomic_load(&n_lines), 0);
+    // Of those whom the hub came to hear before all were there.
+    assert_true(atomic_load(&n_lines) <= 1);
     all_leave(guests, N);
     cadre_log_set_sink(CADRE_LOG_OFF, NULL, NULL);
     for (int i = 0; i < STRANGERS; i++) {
@@ -790,6 +823,7 @@ int main(void)
         cmocka_unit_test(says_which_variable_names_a_busy_port),
         cmocka_unit_test(says_that_a_name_cannot_be_resolved),
         cmocka_unit_test(refuses_a_descriptor_that_is_no_socket),
+        cmocka_unit_test(refuses_a_descriptor_that_is_taken),
         cmocka_unit_test(does_not_mistake_another_server_for_the_hub),
         cmocka_unit_test(judges_the_loss_of_the_hub),
         cmocka_unit_test(warns_once_where_nobody_has_to_prove),
