@@ -7,7 +7,8 @@
 Contestants take turns, A B C A B C ..., and medians are reported: Cadre with
 one and with two ranks of one thread each, and PyTorch in one process with one
 thread (Debian's python3-torch; run by the interpreter that has it, --python).
-All of them train on Fashion-MNIST with AdamW and a global batch of --batch.
+Install libopenblas0-pthread beside it: with the reference BLAS that comes first,
+PyTorch takes twenty times as long and there is nothing to compare.  All of them train on Fashion-MNIST with AdamW and a global batch of --batch.
 """
 import argparse
 import json
