@@ -398,7 +398,10 @@ static cadre_status check_own_optimizer(cadre_group *world, void *ctx)
     }
     RANK_CHECK(cadre_model_grad(m, 2) == NULL); // frozen
     RANK_OK(cadre_step_begin(e));
-    RANK_CHECK(cadre_model_grad(m, 1) == NULL);
+    RANK_CHECK(cadre_model_grad(m, 1) == NULL); // of the step before
+    compute_leaves(&(step_worker){.j = &j, .model = m, .engine = e, .step = 1});
+    RANK_OK(cadre_step_end(e, NULL));
+    RANK_CHECK(cadre_model_grad(m, 1) != NULL);
     cadre_engine_destroy(e);
     cadre_model_destroy(m);
     return CADRE_OK;
