@@ -42,11 +42,3 @@ void cadre_sleep_ns(int64_t ns)
         // Interrupted by a signal: t holds what is left.
     }
 }
-
-void cadre_timestamp(char text[CADRE_TIMESTAMP_BYTES])
-{
-    time_t now = time(NULL);
-    struct tm parts;
-    localtime_r(&now, &parts);
-    strftime(text, CADRE_TIMESTAMP_BYTES, "%Y%m%d-%H%M%S", &parts);
-}

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Monotonic time and deadlines.  Wall clocks decide nothing in Cadre; the one
-// exception is a time stamp for people.
+// Monotonic time and deadlines.  Wall clocks decide nothing in Cadre.
 //
 // Threads: any.
 
@@ -31,10 +30,5 @@ int cadre_deadline_left_ms(cadre_deadline deadline, int cap_ms);
 
 /** Sleeps for some nanoseconds. */
 void cadre_sleep_ns(int64_t ns);
-
-enum { CADRE_TIMESTAMP_BYTES = 32 };
-
-/** Writes local time as YYYYMMDD-HHMMSS, for file names. */
-void cadre_timestamp(char text[CADRE_TIMESTAMP_BYTES]);
 
 #endif // CADRE_BASE_CLOCK_H

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "parallel/compare.h"
+#include "state/placement.h"
 #include <stdio.h>
 
 enum {
@@ -261,7 +262,6 @@ cadre_status cadre_engine_create(
     e->model = model;
     e->group = model->group;
     e->o = o;
-    e->placement = cadre_placement_of((int)o.mode);
     model->has_engine = true;
     cadre_status status = make_parts(e);
     if (status != CADRE_OK) {

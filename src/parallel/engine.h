@@ -13,14 +13,12 @@
 #include "parallel/fold.h"
 #include "parallel/leaves.h"
 #include "parallel/model.h"
-#include "state/placement.h"
 #include <stdatomic.h>
 
 struct cadre_engine {
-    cadre_model *model;     // borrowed
-    cadre_group *group;     // borrowed
-    cadre_engine_options o; // with defaults filled in, 0 meaning 0
-    const cadre_placement_row *placement;
+    cadre_model *model;           // borrowed
+    cadre_group *group;           // borrowed
+    cadre_engine_options o;       // with defaults filled in, 0 meaning 0
     const cadre_optim_ops *optim; // NULL: the caller's own
     cadre_hyper hyper;
 

@@ -143,7 +143,7 @@ cadre_status cadre_fold_create(
     f->rank = cadre_rank(options->group);
     f->n = cadre_world_size(options->group);
     f->rounds = cadre_dealing_rounds(d);
-    f->level = log2_up(d->block);
+    f->level = cadre_dealing_level(d);
     f->local = cadre_dealing_blocks(d) == 1 && f->n == 1;
     f->layout_hash = cadre_layout_hash(options->layout);
     // What a round brings, and with more rounds what the tree keeps.

@@ -29,15 +29,10 @@ struct cadre_leaf_slot {
     int level;
 };
 
-static int log2_of(int power)
-{
-    return __builtin_ctz((unsigned)power);
-}
-
 int cadre_leaves_windows(const cadre_dealing *dealing, int rank, int n_open)
 {
     int most = cadre_dealing_rank_leaves(dealing, rank);
-    int wanted = n_open + log2_of(dealing->block);
+    int wanted = n_open + cadre_dealing_level(dealing);
     // A rank without leaves still needs an array for the result.
     most = most < 1 ? 1 : most;
     return wanted < most ? wanted : most;

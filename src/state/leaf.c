@@ -35,6 +35,11 @@ static int ceil_div(int a, int b)
     return (a - 1) / b + 1;
 }
 
+int cadre_dealing_level(const cadre_dealing *d)
+{
+    return __builtin_ctz((unsigned)d->block);
+}
+
 int cadre_dealing_blocks(const cadre_dealing *d)
 {
     return ceil_div(d->n_leaves, d->block);

@@ -33,6 +33,9 @@ int cadre_fold_deferred(int n_leaves, int world_size);
 /** The k of the eager fold: the largest power of two up to n_threads. */
 int cadre_fold_eager(int n_threads);
 
+/** The level of a whole block's node in the tree: log2 k. */
+int cadre_dealing_level(const cadre_dealing *d);
+
 /** Blocks in all: ceil(V / k). */
 int cadre_dealing_blocks(const cadre_dealing *d);
 
