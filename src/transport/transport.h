@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "cadre/types.h"
+#include "transport/shared.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -72,11 +73,10 @@ typedef struct cadre_transfer {
     struct cadre_transfer *next;
 } cadre_transfer;
 
-typedef struct cadre_transport cadre_transport;
-
 typedef struct cadre_transport_ops {
-    const char *scheme;  // "inproc", "tcp"
-    size_t header_bytes; // that travel with each payload
+    const char *scheme;             // "inproc", "tcp"
+    size_t header_bytes;            // that travel with each payload
+    const cadre_shared_ops *shared; // NULL: ranks share no memory
 
     /** Posts a send.  Never blocks; may move bytes at once. */
     cadre_status (*post_send)(cadre_transport *t, int peer, cadre_transfer *x);
