@@ -4,6 +4,7 @@
 #     make          builds the release: build/release/bin/cadre
 #     make demo     trains on real data with two ranks, and shows what it proves
 #     make test     every test but the slow ones, in three builds
+#     make install  the libraries, headers, command and manuals (PREFIX, DESTDIR)
 #
 # `demo` and `test` first install what is missing (Debian 12; as root).
 
@@ -12,6 +13,8 @@
 PACKAGES := gcc g++ libc6-dev cmake ninja-build pkg-config python3 \
     libdnnl-dev ocl-icd-opencl-dev libjansson-dev libssl-dev libyaml-dev \
     libxxhash-dev zlib1g-dev libcmocka-dev dataset-fashion-mnist
+
+PREFIX ?= /usr/local
 
 MAKEFLAGS += --no-print-directory
 
@@ -22,6 +25,14 @@ all: build/release/build.ninja
 
 deps:
 	@tools/install_deps $(PACKAGES)
+
+# Programs find the libraries where the system's loader looks: `ldconfig` tells
+# it, where that may be done.
+install: all
+	cmake --build build/release --target manuals
+	cmake --install build/release --prefix $(PREFIX) >/dev/null
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
+	@echo "Installed in $(DESTDIR)$(PREFIX)"
 
 demo: deps
 	$(MAKE) all
@@ -52,4 +63,4 @@ clean:
 build/%/build.ninja:
 	cmake --preset $* --log-level=WARNING
 
-.PHONY: all deps demo test test-slow format lint clean
+.PHONY: all deps install demo test test-slow format lint clean

@@ -74,7 +74,8 @@ function(cadre_link_libraries)
             VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
             LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
         target_include_directories(${library} INTERFACE
-            ${PROJECT_SOURCE_DIR}/include)
+            $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+            $<INSTALL_INTERFACE:include>)
     endforeach()
     set_target_properties(cadre_testing PROPERTIES LINKER_LANGUAGE C)
 endfunction()
