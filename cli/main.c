@@ -20,7 +20,8 @@ static const command commands[] = {
     {"generate", "write text from a trained model", NULL},
     {"bench", "measure collectives", NULL},
     {"plan", "predict memory and time before a run", NULL},
-    {"doctor", "say what was found on this host and what is missing", NULL},
+    {"doctor", "say what was found on this host and what is missing",
+        command_doctor},
     {"report", "build the report of a run again", NULL},
 };
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };

@@ -134,6 +134,10 @@ CADRE_API CADRE_MUST_CHECK cadre_status cadre_train(cadre_group *world,
     cadre_train_summary *out);
 CADRE_API void cadre_train_summary_release(cadre_train_summary *summary);
 
+/** What layers are computed with: "oneDNN 2.6.3", and "avx2". */
+CADRE_API const char *cadre_train_library(void);
+CADRE_API const char *cadre_train_isa(void);
+
 typedef struct cadre_eval_result {
     int64_t n_samples;
     double loss;

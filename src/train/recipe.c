@@ -112,3 +112,13 @@ cadre_status cadre_recipe_config(const char *name, cadre_train_config *out)
     *out = recipe->config;
     return CADRE_OK;
 }
+
+const char *cadre_train_library(void)
+{
+    return cadre_compute_version();
+}
+
+const char *cadre_train_isa(void)
+{
+    return cadre_compute_isa();
+}
