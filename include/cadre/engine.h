@@ -84,6 +84,8 @@ typedef struct cadre_engine_options {
     double clip;         // limit of the mean gradient's norm; 0: none
     cadre_schedule schedule;
     int64_t warmup_steps;
+
+    bool record; // events, for cadre_engine_events()
 } cadre_engine_options;
 
 typedef struct cadre_step_report {
@@ -96,6 +98,7 @@ typedef struct cadre_step_report {
     int64_t weight;    // samples (tokens) of this step, over all ranks
     uint32_t stop;     // all ranks' bits of cadre_engine_request_stop(), or-ed
     double exposed_ms; // time in hooks and waits, mean of this rank's threads
+    double hidden_ms;  // communication under way while threads computed
     uint64_t bytes_sent;     // gradients that left this rank in this step
     uint64_t overhead_bytes; // headers and control that left it
 } cadre_step_report;
@@ -207,6 +210,40 @@ typedef struct cadre_plane_bytes {
 /** Fills in up to capacity planes and returns how many there are. */
 CADRE_API int cadre_engine_state_bytes(
     const cadre_engine *engine, cadre_plane_bytes *planes, int capacity);
+
+/** What an event tells of. */
+typedef enum cadre_event_kind {
+    CADRE_EVENT_LEAF_BEGIN = 1,
+    CADRE_EVENT_GRAD_READY,
+    CADRE_EVENT_LEAF_END,
+    CADRE_EVENT_POSTED, // this and the next two: a chunk's exchange
+    CADRE_EVENT_STARTED,
+    CADRE_EVENT_FINISHED,
+    CADRE_EVENT_CONTROL, // the control exchange is done
+    CADRE_EVENT_UPDATE,  // the update is done
+    CADRE_EVENT_STEP_END,
+} cadre_event_kind;
+
+typedef struct cadre_event {
+    int64_t ns; // of the host's monotonic clock
+    cadre_event_kind kind;
+    int32_t leaf;    // or -1
+    int32_t index;   // parameter of GRAD_READY; number of a chunk's exchange
+                     // in its step; or -1
+    int32_t bucket;  // or -1
+    int32_t round;   // or -1
+    bool gather;     // of a chunk: sums travel to all, not parts to an owner
+    uint64_t nbytes; // of a chunk
+} cadre_event;
+
+/**
+ * What this rank recorded in the last closed step, by time.
+ *
+ * Fills in up to capacity events and returns how many there are; 0 if the
+ * engine does not record.
+ */
+CADRE_API int cadre_engine_events(
+    const cadre_engine *engine, cadre_event *events, int capacity);
 
 /**
  * Compares the parameters of all ranks.  Collective, between steps.

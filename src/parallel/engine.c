@@ -192,6 +192,16 @@ static cadre_status make_leaves(cadre_engine *e)
         &e->leaves, layout, &dealing, rank, e->gradients, n_windows);
 }
 
+static cadre_status make_record(cadre_engine *e)
+{
+    size_t of_leaf = 2 + (size_t)e->model->layout.n_segments;
+    size_t of_step = 3; // control, update, end
+    return e->o.record
+               ? cadre_record_create(
+                     (size_t)e->leaves.n_own * of_leaf + of_step, &e->record)
+               : CADRE_OK;
+}
+
 static cadre_status make_optimizer(cadre_engine *e)
 {
     if (e->o.optimizer == CADRE_NONE) {
@@ -235,6 +245,7 @@ static cadre_status make_parts(cadre_engine *e)
     };
     CADRE_TRY(cadre_fold_create(&fold, &e->fold));
     CADRE_TRY(cadre_control_create(e->group, &e->control));
+    CADRE_TRY(make_record(e));
     return make_optimizer(e);
 }
 
@@ -290,6 +301,7 @@ void cadre_engine_destroy(cadre_engine *engine)
     for (int i = 0; i < engine->n_slots; i++) {
         cadre_free(engine->slots[i].data);
     }
+    cadre_record_destroy(engine->record);
     cadre_control_destroy(engine->control);
     cadre_fold_destroy(engine->fold);
     cadre_leaves_fini(&engine->leaves);
@@ -334,6 +346,12 @@ int cadre_engine_state_bytes(
         planes[i] = all[i];
     }
     return n;
+}
+
+int cadre_engine_events(
+    const cadre_engine *engine, cadre_event *events, int capacity)
+{
+    return cadre_record_read(engine->record, events, capacity);
 }
 
 cadre_status cadre_engine_replicas_equal(cadre_engine *engine, bool *equal)

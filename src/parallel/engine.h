@@ -13,6 +13,7 @@
 #include "parallel/fold.h"
 #include "parallel/leaves.h"
 #include "parallel/model.h"
+#include "parallel/record.h"
 #include <stdatomic.h>
 
 struct cadre_engine {
@@ -27,6 +28,7 @@ struct cadre_engine {
     cadre_leaves leaves;
     cadre_fold *fold;
     cadre_control_exchange *control;
+    cadre_record *record;               // NULL: nothing is recorded
     cadre_plane slots[CADRE_MAX_SLOTS]; // the optimizer's state
     int n_slots;
 

@@ -73,6 +73,17 @@ static void leave(cadre_engine *e, const stay *s)
         &e->hook_ns, cadre_now_ns() - s->since_ns, memory_order_relaxed);
 }
 
+// --- events ---
+
+static void note(cadre_engine *e, cadre_event_kind kind, int leaf, int index)
+{
+    cadre_record_note(e->record, (cadre_event){.kind = kind,
+                                     .leaf = leaf,
+                                     .index = index,
+                                     .bucket = -1,
+                                     .round = -1});
+}
+
 // --- folds ---
 
 // Moves folds on, unless another thread does so now.
@@ -129,6 +140,7 @@ cadre_status cadre_step_begin(cadre_engine *engine)
     engine->model->grads = NULL;
     cadre_leaves_begin(&engine->leaves);
     cadre_fold_begin(engine->fold);
+    cadre_record_begin(engine->record);
     cadre_group_sent(
         engine->group, &engine->payload_before, &engine->overhead_before);
     atomic_store_explicit(&engine->hook_ns, 0, memory_order_relaxed);
@@ -164,6 +176,9 @@ bool cadre_leaf_next(cadre_engine *engine, int *leaf)
         }
     }
     leave(engine, &s);
+    if (opened) {
+        note(engine, CADRE_EVENT_LEAF_BEGIN, *leaf, -1);
+    }
     return opened;
 }
 
@@ -197,6 +212,7 @@ cadre_status cadre_grad_ready(cadre_engine *engine, int leaf, int index)
     if (!engine->open) {
         return no_step("grad_ready");
     }
+    note(engine, CADRE_EVENT_GRAD_READY, leaf, index);
     return hook_result(
         engine, cadre_leaves_ready(&engine->leaves, leaf, index));
 }
@@ -210,6 +226,7 @@ cadre_status cadre_leaf_end(
     if (!engine->open) {
         return no_step("leaf_end");
     }
+    note(engine, CADRE_EVENT_LEAF_END, leaf, -1);
     stay s = enter();
     cadre_status status = hook_result(
         engine, cadre_leaves_close(&engine->leaves, leaf, loss, weight));
@@ -310,6 +327,7 @@ static cadre_status finish_step(
     };
     add_outcomes(e, &control);
     CADRE_TRY(cadre_control_run(e->control, &control));
+    note(e, CADRE_EVENT_CONTROL, -1, -1);
     uint64_t control_payload;
     cadre_group_sent(e->group, &control_payload, &overhead);
     report->overhead_bytes =
@@ -320,6 +338,7 @@ static cadre_status finish_step(
     report->exposed_ms = (double)hooks / 1e6 / e->o.threads +
                          (double)(cadre_now_ns() - since_ns) / 1e6;
     decide(e, &control, sum.grads, report);
+    note(e, CADRE_EVENT_UPDATE, -1, -1);
     return CADRE_OK;
 }
 
@@ -350,6 +369,8 @@ cadre_status cadre_step_end(cadre_engine *engine, cadre_step_report *out)
     cadre_step_report report = {.step = engine->step};
     cadre_status status = finish_step(engine, s.since_ns, &report);
     cadre_floats_leave(&s.floats);
+    note(engine, CADRE_EVENT_STEP_END, -1, -1);
+    cadre_record_end(engine->record);
     engine->open = false;
     if (status != CADRE_OK) {
         return give_up(engine, status);
