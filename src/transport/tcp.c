@@ -156,6 +156,10 @@ static cadre_status check_header(tcp *t, int peer)
         status = cadre_fail(
             CADRE_ERR_CORRUPT, "frame of another group, or of another rank");
     }
+    if (status == CADRE_OK && frame.named) {
+        status = cadre_fail(
+            CADRE_ERR_CORRUPT, "frame that names memory, which none share");
+    }
     if (status != CADRE_OK) {
         return fail_unusable(t, peer);
     }
