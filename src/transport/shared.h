@@ -17,7 +17,8 @@
 // it last returned.
 //
 // Memory:  what peers wrote is not trusted: names are checked here; what a board
-//          holds is checked by who reads it.
+//          holds is checked by who reads it.  Arenas that have not been freed
+//          go with the transport.
 // Threads: that of the transport.
 
 #ifndef CADRE_TRANSPORT_SHARED_H
