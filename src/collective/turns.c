@@ -28,6 +28,12 @@ size_t cadre_turns_window_bytes(int world_size)
     return CADRE_WINDOW_TURNS * turn_bytes(world_size);
 }
 
+bool cadre_turns_reduces(const cadre_call *call)
+{
+    return call->operation == CADRE_OP_ALLREDUCE ||
+           call->operation == CADRE_OP_REDUCE_SCATTER;
+}
+
 // As equal as whole cache lines allow.
 static void split_by_lines(
     size_t count, size_t element_bytes, int world_size, size_t offsets[])
@@ -62,8 +68,7 @@ cadre_turns cadre_turns_lay_out(const cadre_call *call, int world_size,
     const size_t given[], size_t offsets[])
 {
     cadre_turns turns = {
-        .reduces = call->operation == CADRE_OP_ALLREDUCE ||
-                   call->operation == CADRE_OP_REDUCE_SCATTER,
+        .reduces = cadre_turns_reduces(call),
         .element_bytes = cadre_dtype_bytes(call->dtype),
         .offsets = offsets,
         .n_turns = 1,

@@ -17,12 +17,15 @@
 enum { CADRE_WINDOW_TURNS = 4 };
 
 typedef struct cadre_turns {
-    bool reduces; // every rank brings all parts; else each its own
+    bool reduces;
     size_t element_bytes;
     size_t *offsets;  // of the parts; world_size + 1, the caller's memory
     size_t run_count; // most elements of a run
     uint64_t n_turns; // at least one, so that ranks meet
 } cadre_turns;
+
+/** True if every rank brings all parts, else each its own. */
+bool cadre_turns_reduces(const cadre_call *call);
 
 /** A part's run in one turn: count elements from `first` of the whole. */
 typedef struct cadre_turn_run {

@@ -57,6 +57,7 @@ enum { PAGE_BYTES = 4096 };
 
 struct cadre_inproc_world {
     int world_size;
+    int n_cores;        // for all ranks; each may be pinned to one
     mailbox *mailboxes; // [told * world_size + teller]
     char *boards;       // of all ranks, and room to align them
     seat seats[];
@@ -106,6 +107,7 @@ cadre_status cadre_inproc_world_create(int world_size, cadre_inproc_world **out)
         return CADRE_ERR_NO_MEMORY;
     }
     world->world_size = world_size;
+    world->n_cores = cadre_cpu_count();
     for (size_t i = 0; i < n; i++) {
         pthread_mutex_init(&world->seats[i].mu, NULL);
         cadre_condition_init(&world->seats[i].changed);
@@ -280,14 +282,15 @@ static bool has_news(const seat *s, unsigned seen)
 }
 
 static bool spin_for_news(
-    const seat *s, unsigned seen, int64_t spin_end, cadre_deadline deadline)
+    const inproc *t, unsigned seen, int64_t spin_end, cadre_deadline deadline)
 {
+    const seat *s = &t->world->seats[t->base.rank];
     for (int64_t now = cadre_now_ns(); now < spin_end && now < deadline;
          now = cadre_now_ns()) {
         if (has_news(s, seen)) {
             return true;
         }
-        cadre_spin_pause();
+        cadre_spin_pause(&t->spin);
     }
     return false;
 }
@@ -313,9 +316,9 @@ static bool wait_for_news(inproc *t, unsigned seen, cadre_deadline deadline)
     if (begin >= deadline) {
         return false;
     }
-    bool news =
-        spin_for_news(mine, seen, cadre_spin_end(&t->spin, begin), deadline) ||
-        sleep_for_news(mine, seen, deadline);
+    bool news = spin_for_news(t, seen, cadre_spin_memory_end(&t->spin, begin),
+                    deadline) ||
+                sleep_for_news(mine, seen, deadline);
     cadre_spin_learn(&t->spin, cadre_now_ns() - begin);
     return news;
 }
@@ -496,7 +499,7 @@ cadre_status cadre_inproc_open(
     t->base.world_size = world->world_size;
     t->base.failed_peer = -1;
     t->world = world;
-    t->spin.allowed = cadre_cpu_count() >= world->world_size;
+    t->spin.allowed = world->n_cores >= world->world_size;
     *out = &t->base;
     return CADRE_OK;
 }

@@ -48,7 +48,7 @@ typedef struct cadre_shared_ops {
      */
     cadre_status (*alloc)(cadre_transport *t, size_t nbytes, void **out);
 
-    /** Nothing that is posted may use it any more. */
+    /** Nothing that is posted may use it any more.  Also after abandon. */
     void (*free)(cadre_transport *t, void *memory);
 
     /** Names memory.  False if it does not lie in one arena of this rank. */
