@@ -90,6 +90,12 @@ CADRE_API int cadre_world_size(const cadre_group *group);
 CADRE_API const char *cadre_transport_name(const cadre_group *group);
 
 /**
+ * How its collectives are carried out: "shared" in memory that all ranks reach
+ * (inproc), else "direct", by frames from each rank to each.
+ */
+CADRE_API const char *cadre_algorithm_name(const cadre_group *group);
+
+/**
  * Reduces count elements over all ranks into every rank's recv.
  *
  * Errors, here and in all collectives below:

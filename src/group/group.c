@@ -11,7 +11,7 @@
 
 enum { DEFAULT_TIMEOUT_MS = 30000 };
 
-// What lies before the memory of an arena.
+// What lies before the memory of an arena that no transport knows.
 struct cadre_arena {
     _Alignas(CADRE_CACHE_LINE) cadre_arena *before;
     cadre_arena *after;
@@ -43,16 +43,26 @@ cadre_status cadre_group_create(int rank, int world_size, int timeout_ms,
     return CADRE_OK;
 }
 
+static void leave_shared(cadre_group *group)
+{
+    if (group->shared != NULL) {
+        cadre_shared_leave(group->shared);
+    }
+}
+
 void cadre_group_release(cadre_group *group)
 {
     if (group == NULL) {
         return;
     }
     // Once the transport is closed, nobody reads the memory of works given up.
+    leave_shared(group);
     cadre_watch_stop(group->watch);
     cadre_transport_close(group->transport);
     while (group->arenas != NULL) {
-        cadre_arena_free(group, group->arenas + 1);
+        cadre_arena *arena = group->arenas;
+        group->arenas = arena->after;
+        cadre_free(arena);
     }
     cadre_works_free(group);
     cadre_free(group);
@@ -73,6 +83,11 @@ const char *cadre_transport_name(const cadre_group *group)
     return group->transport == NULL ? "none" : group->transport->ops->scheme;
 }
 
+const char *cadre_algorithm_name(const cadre_group *group)
+{
+    return group->shared != NULL ? "shared" : "direct";
+}
+
 void cadre_group_sent(
     const cadre_group *group, uint64_t *payload, uint64_t *overhead)
 {
@@ -89,6 +104,7 @@ static cadre_status keep_first_cause(cadre_group *group, cadre_status status)
         cadre_error_text());
     if (group->transport != NULL) {
         // Callers get their buffers back with this status.
+        leave_shared(group);
         cadre_transport_abandon(group->transport);
     }
     return status;
@@ -129,6 +145,10 @@ cadre_status cadre_arena_alloc(cadre_group *group, size_t nbytes, void **out)
     if (group == NULL || out == NULL) {
         return cadre_fail(CADRE_ERR_INVALID_ARG, "an argument is NULL");
     }
+    if (group->shared != NULL) {
+        return group->transport->ops->shared->alloc(
+            group->transport, nbytes, out);
+    }
     cadre_arena *arena = cadre_alloc_flex(sizeof(*arena), nbytes, 1);
     if (arena == NULL) {
         return CADRE_ERR_NO_MEMORY;
@@ -145,6 +165,10 @@ cadre_status cadre_arena_alloc(cadre_group *group, size_t nbytes, void **out)
 void cadre_arena_free(cadre_group *group, void *memory)
 {
     if (memory == NULL) {
+        return;
+    }
+    if (group->shared != NULL) {
+        group->transport->ops->shared->free(group->transport, memory);
         return;
     }
     cadre_arena *arena = (cadre_arena *)memory - 1;

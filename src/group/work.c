@@ -36,6 +36,9 @@ cadre_status cadre_works_allocate(cadre_group *group)
         work->direct.transfers.items = group->transfers + i * n_transfers;
         work->direct.transfers.peers = group->peers + i * n_transfers;
     }
+    if (group->transport != NULL && group->transport->ops->shared != NULL) {
+        return cadre_shared_open(group->transport, &group->shared);
+    }
     return CADRE_OK;
 }
 
@@ -54,6 +57,7 @@ void cadre_works_free(cadre_group *group)
             give_memory_back(&group->works[i]);
         }
     }
+    cadre_shared_close(group->shared);
     cadre_free(group->memory);
     cadre_free(group->offsets);
     cadre_free(group->runs);
@@ -117,6 +121,9 @@ static cadre_status start_exchange(cadre_work *work)
     cadre_transport *t = work->group->transport;
     cadre_transfer_set *transfers = &work->direct.transfers;
     const cadre_call *call = &work->direct.call;
+    if (work->group->shared != NULL) {
+        cadre_shared_note_exchange(work->group->shared, call);
+    }
     cadre_transfer_set_empty(transfers);
     for (int i = 0; i < work->n_receives; i++) {
         const cadre_part *part = &work->receives[i];
@@ -131,17 +138,46 @@ static cadre_status start_exchange(cadre_work *work)
     return CADRE_OK;
 }
 
-static cadre_status start_work(cadre_work *work)
+static cadre_shared_what shared_what(const cadre_work *work)
+{
+    return (cadre_shared_what){
+        .call = &work->direct.call,
+        .send = work->direct.send,
+        .recv = work->direct.recv,
+        .offsets = work->direct.offsets,
+    };
+}
+
+// A collective gets the memory that it needs before it is posted, so that it
+// cannot fail for lack of it.
+static cadre_status reserve_memory(cadre_work *work)
 {
     cadre_group *group = work->group;
-    work->state = CADRE_WORK_STARTED;
-    if (work->is_exchange) {
-        return start_exchange(work);
+    if (group->shared != NULL) {
+        cadre_shared_what what = shared_what(work);
+        return cadre_shared_reserve(group->shared, &what);
+    }
+    return grow_memory(group, cadre_direct_memory_bytes(&work->direct));
+}
+
+static cadre_status start_collective(cadre_work *work)
+{
+    cadre_group *group = work->group;
+    if (group->shared != NULL) {
+        cadre_shared_what what = shared_what(work);
+        cadre_shared_begin(group->shared, &what);
+        return CADRE_OK;
     }
     if (cadre_direct_memory_bytes(&work->direct) > 0) {
         work->memory = group->memory;
     }
     return cadre_direct_begin(&work->direct, group->transport, work->memory);
+}
+
+static cadre_status start_work(cadre_work *work)
+{
+    work->state = CADRE_WORK_STARTED;
+    return work->is_exchange ? start_exchange(work) : start_collective(work);
 }
 
 // Starts what may start: a collective when it is the oldest, an exchange when
@@ -171,14 +207,18 @@ static cadre_status advance_work(cadre_work *work, bool *done)
         *done = cadre_transfer_set_is_done(&work->direct.transfers);
         return CADRE_OK;
     }
+    if (work->group->shared != NULL) {
+        return cadre_shared_advance(work->group->shared, done);
+    }
     return cadre_direct_advance(&work->direct, work->group->transport, done);
 }
 
-// Takes the works that are done out of the queue.
-static cadre_status finish_works(cadre_group *group)
+// Takes the works that are done out of the queue; says if there were any.
+static cadre_status finish_works(cadre_group *group, bool *any)
 {
     cadre_work *before = NULL;
     cadre_work *work = group->oldest;
+    *any = false;
     while (work != NULL && work->state == CADRE_WORK_STARTED) {
         bool done = false;
         cadre_status status = advance_work(work, &done);
@@ -203,8 +243,28 @@ static cadre_status finish_works(cadre_group *group)
         give_memory_back(work);
         work->state = CADRE_WORK_DONE;
         work = next;
+        *any = true;
     }
     return CADRE_OK;
+}
+
+// Does all that can be done without waiting.  A work that is done may let the
+// next one start, which may be done at once.
+static cadre_status move_works(cadre_group *group)
+{
+    // Sums are made here, with plain floats whatever the caller's are.
+    cadre_floats floats;
+    cadre_floats_enter(&floats);
+    cadre_status status;
+    bool any = false;
+    do {
+        status = start_works(group);
+        if (status == CADRE_OK) {
+            status = finish_works(group, &any);
+        }
+    } while (status == CADRE_OK && any);
+    cadre_floats_leave(&floats);
+    return status;
 }
 
 // Moves data until some has moved or the deadline has passed.
@@ -218,12 +278,7 @@ static cadre_status step(cadre_group *group, cadre_deadline deadline)
     if (status != CADRE_OK) {
         return break_by_transport(group, status);
     }
-    // Sums are made here, with plain floats whatever the caller's are.
-    cadre_floats floats;
-    cadre_floats_enter(&floats);
-    status = finish_works(group);
-    cadre_floats_leave(&floats);
-    return status == CADRE_OK ? start_works(group) : status;
+    return move_works(group);
 }
 
 cadre_status cadre_group_progress(cadre_group *group)
@@ -256,7 +311,7 @@ cadre_status cadre_work_post(cadre_work *work, cadre_work **out)
 {
     cadre_group *group = work->group;
     if (!work->is_exchange && group->world_size > 1) {
-        CADRE_TRY(grow_memory(group, cadre_direct_memory_bytes(&work->direct)));
+        CADRE_TRY(reserve_memory(work));
     }
     work->direct.call.sequence = ++group->sequence;
 
@@ -265,7 +320,7 @@ cadre_status cadre_work_post(cadre_work *work, cadre_work **out)
         status = carry_out_alone(work);
     } else {
         append(group, work);
-        status = start_works(group);
+        status = move_works(group);
     }
     if (status != CADRE_OK) {
         work->state = CADRE_WORK_FREE;
@@ -278,6 +333,15 @@ cadre_status cadre_work_post(cadre_work *work, cadre_work **out)
     return CADRE_OK;
 }
 
+static bool waits_for(const cadre_work *work, int peer)
+{
+    const cadre_group *group = work->group;
+    if (work->is_exchange || group->shared == NULL) {
+        return cadre_transfer_set_waits_for(&work->direct.transfers, peer);
+    }
+    return peer != group->rank && cadre_shared_waits_for(group->shared, peer);
+}
+
 // "rank 3", "ranks 1, 3", or "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 4 more".
 static void name_missing(const cadre_work *work, char *text, size_t nbytes)
 {
@@ -287,7 +351,7 @@ static void name_missing(const cadre_work *work, char *text, size_t nbytes)
     size_t used = 0;
     int n_missing = 0;
     for (int peer = 0; peer < group->world_size; peer++) {
-        if (!cadre_transfer_set_waits_for(&work->direct.transfers, peer)) {
+        if (!waits_for(work, peer)) {
             continue;
         }
         if (n_missing < MAX_NAMED) {

@@ -16,6 +16,7 @@
 
 #include "base/fail.h"
 #include "collective/direct.h"
+#include "collective/shared.h"
 #include "group/group.h"
 
 enum { CADRE_MAX_WORKS = 64 };
@@ -32,7 +33,8 @@ struct cadre_work {
     cadre_work_state state;
     cadre_work *next; // posted after this one
 
-    // An exchange uses the call and the transfers alone.
+    // An exchange uses the call and the transfers alone; a collective in shared
+    // memory all but them.
     bool is_exchange;
     cadre_direct direct;
     void *memory; // for received parts, the group's when it started; or NULL
@@ -51,6 +53,7 @@ struct cadre_group {
     int timeout_ms;
     cadre_transport *transport; // NULL for a group of one
     cadre_watch *watch;         // as well
+    cadre_shared *shared;       // collectives in shared memory; NULL: direct
 
     cadre_status failed; // the first cause, or CADRE_OK
     char failed_text[CADRE_FAIL_TEXT_BYTES];

@@ -7,8 +7,12 @@
 // and gives the transfer back.  So a send is done when its bytes have been
 // taken.
 //
+// An arena is memory as any other, found again by its number.
+//
 // Memory:  all transfers stay their posters'.  Abandoning them waits for a
 //          copy that is under way from this rank's memory, and for nothing else.
+//          Peers may be at work in an arena whose rank has failed or left, so
+//          from then on arenas are kept until the world is destroyed.
 // Locks:   one mutex per rank, never two at once, never while copying.
 
 #include "transport/transport.h"
@@ -20,6 +24,7 @@
 #include "transport/frame.h"
 #include "transport/queue.h"
 #include "transport/spin.h"
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -32,17 +37,29 @@ typedef struct mailbox {
     bool closed;                 // the other is gone
 } mailbox;
 
+typedef struct arena {
+    struct arena *next;
+    uint64_t number;
+    char *memory;
+    size_t nbytes;
+} arena;
+
 typedef struct seat {
     pthread_mutex_t mu;
     pthread_cond_t changed;
     // Counts what was told: written under mu, read without it while spinning.
     atomic_uint news;
-    bool woken; // guarded by mu
+    bool woken;    // guarded by mu
+    arena *arenas; // guarded by mu for all but their rank, who alone writes it
 } seat;
+
+enum { PAGE_BYTES = 4096 };
 
 struct cadre_inproc_world {
     int world_size;
+    int n_cores;        // for all ranks; each may be pinned to one
     mailbox *mailboxes; // [told * world_size + teller]
+    char *boards;       // of all ranks, and room to align them
     seat seats[];
 };
 
@@ -56,6 +73,8 @@ typedef struct inproc {
     cadre_transport base;
     cadre_inproc_world *world;
     cadre_spin spin;
+    uint64_t n_arenas; // so far
+    bool abandoned;
     inproc_peer peers[];
 } inproc;
 
@@ -80,11 +99,15 @@ cadre_status cadre_inproc_world_create(int world_size, cadre_inproc_world **out)
         return CADRE_ERR_NO_MEMORY;
     }
     world->mailboxes = cadre_alloc_array(n * n, sizeof(*world->mailboxes));
-    if (world->mailboxes == NULL) {
+    world->boards = cadre_alloc_array(n + 1, CADRE_BOARD_BYTES);
+    if (world->mailboxes == NULL || world->boards == NULL) {
+        cadre_free(world->boards);
+        cadre_free(world->mailboxes);
         cadre_free(world);
         return CADRE_ERR_NO_MEMORY;
     }
     world->world_size = world_size;
+    world->n_cores = cadre_cpu_count();
     for (size_t i = 0; i < n; i++) {
         pthread_mutex_init(&world->seats[i].mu, NULL);
         cadre_condition_init(&world->seats[i].changed);
@@ -93,15 +116,27 @@ cadre_status cadre_inproc_world_create(int world_size, cadre_inproc_world **out)
     return CADRE_OK;
 }
 
+static void free_arena(arena *a)
+{
+    cadre_free(a->memory);
+    cadre_free(a);
+}
+
 void cadre_inproc_world_destroy(cadre_inproc_world *world)
 {
     if (world == NULL) {
         return;
     }
     for (int i = 0; i < world->world_size; i++) {
+        while (world->seats[i].arenas != NULL) {
+            arena *first = world->seats[i].arenas;
+            world->seats[i].arenas = first->next;
+            free_arena(first);
+        }
         pthread_cond_destroy(&world->seats[i].changed);
         pthread_mutex_destroy(&world->seats[i].mu);
     }
+    cadre_free(world->boards);
     cadre_free(world->mailboxes);
     cadre_free(world);
 }
@@ -247,14 +282,15 @@ static bool has_news(const seat *s, unsigned seen)
 }
 
 static bool spin_for_news(
-    const seat *s, unsigned seen, int64_t spin_end, cadre_deadline deadline)
+    const inproc *t, unsigned seen, int64_t spin_end, cadre_deadline deadline)
 {
+    const seat *s = &t->world->seats[t->base.rank];
     for (int64_t now = cadre_now_ns(); now < spin_end && now < deadline;
          now = cadre_now_ns()) {
         if (has_news(s, seen)) {
             return true;
         }
-        cadre_spin_pause();
+        cadre_spin_pause(&t->spin);
     }
     return false;
 }
@@ -280,9 +316,9 @@ static bool wait_for_news(inproc *t, unsigned seen, cadre_deadline deadline)
     if (begin >= deadline) {
         return false;
     }
-    bool news =
-        spin_for_news(mine, seen, cadre_spin_end(&t->spin, begin), deadline) ||
-        sleep_for_news(mine, seen, deadline);
+    bool news = spin_for_news(t, seen, cadre_spin_memory_end(&t->spin, begin),
+                    deadline) ||
+                sleep_for_news(mine, seen, deadline);
     cadre_spin_learn(&t->spin, cadre_now_ns() - begin);
     return news;
 }
@@ -299,17 +335,22 @@ static cadre_status inproc_progress(
     return CADRE_OK;
 }
 
+static void wake_seat(seat *s)
+{
+    pthread_mutex_lock(&s->mu);
+    s->woken = true;
+    unlock_with_news(s);
+}
+
 static void inproc_wake(cadre_transport *base)
 {
-    seat *mine = &as_inproc(base)->world->seats[base->rank];
-    pthread_mutex_lock(&mine->mu);
-    mine->woken = true;
-    unlock_with_news(mine);
+    wake_seat(&as_inproc(base)->world->seats[base->rank]);
 }
 
 static void inproc_abandon(cadre_transport *base)
 {
     cadre_inproc_world *world = as_inproc(base)->world;
+    as_inproc(base)->abandoned = true;
     for (int peer = 0; peer < base->world_size; peer++) {
         seat *theirs = &world->seats[peer];
         mailbox *box = mailbox_of(world, peer, base->rank);
@@ -330,9 +371,112 @@ static void inproc_close(cadre_transport *base)
     cadre_free(as_inproc(base));
 }
 
+static cadre_status inproc_alloc(
+    cadre_transport *base, size_t nbytes, void **out)
+{
+    inproc *t = as_inproc(base);
+    seat *mine = &t->world->seats[base->rank];
+    arena *a = cadre_alloc(sizeof(*a));
+    char *memory = a == NULL ? NULL : cadre_alloc(nbytes);
+    if (memory == NULL) {
+        cadre_free(a);
+        return CADRE_ERR_NO_MEMORY;
+    }
+    *a = (arena){mine->arenas, ++t->n_arenas, memory, nbytes};
+    pthread_mutex_lock(&mine->mu);
+    mine->arenas = a;
+    pthread_mutex_unlock(&mine->mu);
+    *out = memory;
+    return CADRE_OK;
+}
+
+static void inproc_free(cadre_transport *base, void *memory)
+{
+    inproc *t = as_inproc(base);
+    seat *mine = &t->world->seats[base->rank];
+    if (t->abandoned) {
+        return; // peers may be at work in it
+    }
+    pthread_mutex_lock(&mine->mu);
+    arena **link = &mine->arenas;
+    while ((*link)->memory != memory) {
+        link = &(*link)->next;
+    }
+    arena *a = *link;
+    *link = a->next;
+    pthread_mutex_unlock(&mine->mu);
+    free_arena(a);
+}
+
+static bool inproc_name(cadre_transport *base, const void *memory,
+    size_t nbytes, cadre_shared_name *out)
+{
+    const seat *mine = &as_inproc(base)->world->seats[base->rank];
+    uintptr_t begin = (uintptr_t)memory;
+    for (const arena *a = mine->arenas; a != NULL; a = a->next) {
+        uintptr_t offset = begin - (uintptr_t)a->memory;
+        if (begin >= (uintptr_t)a->memory && offset <= a->nbytes &&
+            nbytes <= a->nbytes - offset) {
+            *out = (cadre_shared_name){a->number, offset};
+            return true;
+        }
+    }
+    return false;
+}
+
+static cadre_status inproc_reach(cadre_transport *base, int peer,
+    cadre_shared_name name, size_t nbytes, void **out)
+{
+    seat *theirs = &as_inproc(base)->world->seats[peer];
+    char *found = NULL;
+    pthread_mutex_lock(&theirs->mu);
+    for (const arena *a = theirs->arenas; a != NULL; a = a->next) {
+        if (a->number == name.arena && name.offset <= a->nbytes &&
+            nbytes <= a->nbytes - name.offset) {
+            found = a->memory + name.offset;
+        }
+    }
+    pthread_mutex_unlock(&theirs->mu);
+    if (found == NULL) {
+        base->failed_peer = peer;
+        return cadre_fail(CADRE_ERR_CORRUPT,
+            "rank %d has no %zu bytes at %" PRIu64 " in an arena %" PRIu64,
+            peer, nbytes, name.offset, name.arena);
+    }
+    *out = found;
+    return CADRE_OK;
+}
+
+static void *inproc_board(cadre_transport *base, int rank)
+{
+    char *boards = as_inproc(base)->world->boards;
+    size_t past_page = (uintptr_t)boards % PAGE_BYTES;
+    size_t to_page = past_page == 0 ? 0 : PAGE_BYTES - past_page;
+    return boards + to_page + (size_t)rank * CADRE_BOARD_BYTES;
+}
+
+static void inproc_ring(cadre_transport *base)
+{
+    for (int peer = 0; peer < base->world_size; peer++) {
+        if (peer != base->rank) {
+            wake_seat(&as_inproc(base)->world->seats[peer]);
+        }
+    }
+}
+
+static const cadre_shared_ops inproc_shared_ops = {
+    .alloc = inproc_alloc,
+    .free = inproc_free,
+    .name = inproc_name,
+    .reach = inproc_reach,
+    .board = inproc_board,
+    .ring = inproc_ring,
+};
+
 static const cadre_transport_ops inproc_ops = {
     .scheme = "inproc",
     .header_bytes = 0,
+    .shared = &inproc_shared_ops,
     .post_send = inproc_post_send,
     .post_receive = inproc_post_receive,
     .progress = inproc_progress,
@@ -355,7 +499,7 @@ cadre_status cadre_inproc_open(
     t->base.world_size = world->world_size;
     t->base.failed_peer = -1;
     t->world = world;
-    t->spin.allowed = cadre_cpu_count() >= world->world_size;
+    t->spin.allowed = world->n_cores >= world->world_size;
     *out = &t->base;
     return CADRE_OK;
 }

@@ -17,7 +17,8 @@
 // it last returned.
 //
 // Memory:  what peers wrote is not trusted: names are checked here; what a board
-//          holds is checked by who reads it.
+//          holds is checked by who reads it.  Arenas that have not been freed
+//          go with the transport.
 // Threads: that of the transport.
 
 #ifndef CADRE_TRANSPORT_SHARED_H
@@ -47,7 +48,7 @@ typedef struct cadre_shared_ops {
      */
     cadre_status (*alloc)(cadre_transport *t, size_t nbytes, void **out);
 
-    /** Nothing that is posted may use it any more. */
+    /** Nothing that is posted may use it any more.  Also after abandon. */
     void (*free)(cadre_transport *t, void *memory);
 
     /** Names memory.  False if it does not lie in one arena of this rank. */
