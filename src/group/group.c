@@ -73,6 +73,11 @@ const char *cadre_transport_name(const cadre_group *group)
     return group->transport == NULL ? "none" : group->transport->ops->scheme;
 }
 
+const char *cadre_algorithm_name(const cadre_group *group)
+{
+    return group->transport == NULL ? "none" : "direct";
+}
+
 void cadre_group_sent(
     const cadre_group *group, uint64_t *payload, uint64_t *overhead)
 {
