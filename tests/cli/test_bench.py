@@ -147,6 +147,11 @@ class Bench(harness.CommandTest):
                          *FEW).stdout.splitlines()[-1].split()
         self.assertEqual(row[3:5], ["max", "-1"])
 
+    def test_help_of_one_screen(self):
+        lines = self.cadre("bench", "--help").stdout.splitlines()
+        self.assertLessEqual(len(lines), 24)
+        self.assertLessEqual(max(map(len, lines)), 80)
+
     def test_ranks_of_a_launcher(self):
         done = self.cadre("run", "-n", 3, "--", harness.CADRE, "bench",
                           "allreduce", "-e", 8, "--json", *FEW)
