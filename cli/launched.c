@@ -38,14 +38,18 @@ static int small_number(const char *text)
     return sensible ? (int)number : 0;
 }
 
+int launched_local_ranks(void)
+{
+    return small_number(either("CADRE_LOCAL_WORLD_SIZE", "LOCAL_WORLD_SIZE"));
+}
+
 int launched_threads(void)
 {
     int threads = small_number(getenv("OMP_NUM_THREADS"));
     if (threads > 0) {
         return threads;
     }
-    int n_ranks =
-        small_number(either("CADRE_LOCAL_WORLD_SIZE", "LOCAL_WORLD_SIZE"));
+    int n_ranks = launched_local_ranks();
     threads = n_ranks > 0 ? core_count() / n_ranks : 1;
     return threads > 0 ? threads : 1;
 }

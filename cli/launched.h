@@ -11,6 +11,9 @@
 const char *launched_rank(void);
 bool is_launched(void);
 
+/** Ranks on this host, as the launcher wrote it; 0 if it has not. */
+int launched_local_ranks(void);
+
 /**
  * Compute threads of a launched rank: OMP_NUM_THREADS, else this host's cores
  * divided among its ranks, at least 1.

@@ -2,6 +2,7 @@
 //
 // cadre run: starts a program as N ranks on this host.
 
+#include "bind.h"
 #include "command.h"
 #include "launched.h"
 #include "options.h"
@@ -17,6 +18,7 @@ enum { MOST_RANKS = 4096 };
 typedef struct wishes {
     int64_t n_ranks; // 0: the number of cores
     int64_t threads; // 0: the cores divided among the ranks
+    const char *bind;
     const char *log_dir;
     bool tag;
     bool help;
@@ -78,6 +80,9 @@ static int launch(const wishes *w, char **argv)
         .tag = w->tag,
         .log_dir = w->log_dir,
     };
+    if (!bind_from_word("run", w->bind, &options.bind)) {
+        return EXIT_REFUSED;
+    }
     if (options.n_ranks == 0) {
         options.n_ranks = core_count();
         fprintf(stderr, "cadre: %d ranks, one per core\n", options.n_ranks);
@@ -97,6 +102,9 @@ int command_run(int argc, char **argv)
         {OPTION_NUMBER, "--threads", NULL, "T",
             "OMP_NUM_THREADS (default: cores / ranks, at least 1)", &w.threads,
             1, MOST_RANKS},
+        {OPTION_TEXT, "--bind", NULL, "TO",
+            "core: each rank has cores of its own; none (default)", &w.bind, 0,
+            0},
         {OPTION_TEXT, "--log-dir", NULL, "DIR",
             "also write each rank's output to DIR/rank-R.log", &w.log_dir, 0,
             0},
@@ -110,7 +118,6 @@ int command_run(int argc, char **argv)
         {.kind = OPTION_UNBUILT, .name = "--hostfile"},
         {.kind = OPTION_UNBUILT, .name = "-H"},
         {.kind = OPTION_UNBUILT, .name = "-x"},
-        {.kind = OPTION_UNBUILT, .name = "--bind"},
         {.kind = OPTION_UNBUILT, .name = "--max-restarts"},
     };
     enum { N_OPTIONS = sizeof(options) / sizeof(options[0]) };

@@ -6,11 +6,12 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <string.h>
 #include <unistd.h>
 
 // Lock-free, as a handler must have it.
 static atomic_int caught;
-static atomic_bool answers;
+static _Atomic(const char *) answer;
 
 static void on_signal(int signal_number)
 {
@@ -19,18 +20,18 @@ static void on_signal(int signal_number)
     if (!atomic_compare_exchange_strong(&caught, &first, signal_number)) {
         signal(signal_number, SIG_DFL);
         raise(signal_number);
-    } else if (atomic_load(&answers)) {
-        static const char text[] =
-            "\ncadre: finishing the step, then saving; again: stop now\n";
-        ssize_t ignored = write(STDERR_FILENO, text, sizeof(text) - 1);
+    }
+    const char *text = first == 0 ? atomic_load(&answer) : NULL;
+    if (text != NULL) {
+        ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
         (void)ignored;
     }
     errno = error;
 }
 
-void stop_install(bool loud)
+void stop_install(const char *text)
 {
-    atomic_store(&answers, loud);
+    atomic_store(&answer, text);
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);

@@ -13,6 +13,7 @@
 #include "log_lines.h"
 #include "number.h"
 #include "options.h"
+#include "relaunch.h"
 #include "run_folder.h"
 #include "stop.h"
 #include "train_config.h"
@@ -27,6 +28,10 @@
 #include <unistd.h>
 
 enum { MOST_RANKS = 4096, MOST_THREADS = 1024 };
+
+static const char on_stop[] =
+    "\ncadre: finishing the step, then saving; again: stop now\n";
+
 #define MOST_STEPS  INT64_C(1000000000000000)
 #define MOST_EPOCHS INT64_C(1000000000)
 
@@ -131,7 +136,7 @@ static int run_as_threads(
     const cadre_train_config *config, int n_ranks, rank_job *job)
 {
     const cadre_init_options options = group_options(config);
-    stop_install(true);
+    stop_install(on_stop);
     cadre_status status =
         cadre_launch_threads(n_ranks, &options, run_rank, job, NULL);
     return status == CADRE_OK ? atomic_load(&job->exit_status)
@@ -179,7 +184,7 @@ static int run_as_process(
 static int join_and_run(const train_wishes *w, rank_job *job)
 {
     const char *rank = launched_rank();
-    stop_install(rank == NULL || strcmp(rank, "0") == 0);
+    stop_install(rank == NULL || strcmp(rank, "0") == 0 ? on_stop : NULL);
     const cadre_init_options options = group_options(&job->config);
     cadre_group *world;
     cadre_status status = cadre_init(&options, &world);
@@ -191,39 +196,18 @@ static int join_and_run(const train_wishes *w, rank_job *job)
     return exit_status;
 }
 
-// What the ranks' endings mean for the whole.  A fault, refusal or damage is
-// passed on, since the ranks have said it themselves; anything else that went
-// wrong is a failed rank.
-static int launch_outcome(const cadre_launch_result *result)
-{
-    if (result->rank < 0) {
-        return result->stopped_by == 0 ? EXIT_DONE
-                                       : EXIT_SIGNALLED + result->stopped_by;
-    }
-    if (result->exit_status == EXIT_FAULT ||
-        result->exit_status == EXIT_REFUSED ||
-        result->exit_status == EXIT_DAMAGED) {
-        return result->exit_status;
-    }
-    fprintf(stderr, "cadre train: %s\n", result->text);
-    return EXIT_RANK_FAILED;
-}
-
 static int launch(
     const train_wishes *w, const cadre_train_config *config, int n_ranks)
 {
-    char program[CADRE_PATH_BYTES];
     char file[CADRE_PATH_BYTES];
-    ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
-    if (n < 0 || !run_folder_path(config->out, "config.yaml", file)) {
-        return refuse("cannot find this program's file in /proc/self/exe");
+    if (!run_folder_path(config->out, "config.yaml", file)) {
+        return refuse("the path of the run's folder is too long");
     }
-    program[n] = '\0';
     char threads[NUMBER_BYTES];
     snprintf(threads, sizeof(threads), "%d", config->threads);
 
-    const char *argv[16] = {program, "train", "--started", "--threads", threads,
-        "--out", config->out};
+    const char *argv[16] = {
+        NULL, "train", "--started", "--threads", threads, "--out", config->out};
     int n_args = 7;
     if (w->quiet) {
         argv[n_args++] = "--quiet";
@@ -236,14 +220,10 @@ static int launch(
 
     const cadre_launch_options options = {
         .n_ranks = n_ranks,
-        .argv = argv,
         .threads = config->threads,
         .timeout_ms = config->timeout_ms,
     };
-    cadre_launch_result result;
-    cadre_status status = cadre_launch(&options, &result);
-    return status == CADRE_OK ? launch_outcome(&result)
-                              : report_failure("train", status, false);
+    return relaunch(argv, options);
 }
 
 static bool choose_folder(cadre_train_config *config)

@@ -89,6 +89,9 @@ CADRE_API int cadre_world_size(const cadre_group *group);
 /** The transport in use: "inproc", "shm", "tcp", or "none" for a group of one. */
 CADRE_API const char *cadre_transport_name(const cadre_group *group);
 
+/** The algorithm of reductions in use: "direct", or "none" for a group of one. */
+CADRE_API const char *cadre_algorithm_name(const cadre_group *group);
+
 /**
  * How its collectives are carried out: "shared" in memory that all ranks reach
  * (inproc), else "direct", by frames from each rank to each.

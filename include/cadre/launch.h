@@ -12,6 +12,13 @@
 extern "C" {
 #endif
 
+/** Which cores a rank may run on. */
+typedef enum cadre_bind {
+    CADRE_BIND_NONE = 0, // those of this process
+    CADRE_BIND_CORE = 1, // as many as it has threads, and other ranks have
+                         // others while there are enough
+} cadre_bind;
+
 typedef struct cadre_launch_options {
     int n_ranks;             // on this host; at least 1
     const char *const *argv; // the program (looked up in PATH) and arguments,
@@ -22,6 +29,7 @@ typedef struct cadre_launch_options {
     const char *log_dir; // what rank R prints also goes to rank-R.log in here;
                          // NULL: no such files
     int timeout_ms;      // a rank silent that long is lost; 0: the rank's own
+    cadre_bind bind;
 } cadre_launch_options;
 
 typedef struct cadre_launch_result {

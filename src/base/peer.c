@@ -5,7 +5,7 @@
 // looked for in the tables of /proc/net, which have a line for each socket: its
 // two ends, its state, its owner, its inode.
 
-#define _GNU_SOURCE // struct ucred
+#define _GNU_SOURCE // struct ucred, sched_getaffinity
 
 #include "base/peer.h"
 
@@ -16,6 +16,7 @@
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -264,6 +265,14 @@ static bool user_of_tcp(int fd, uid_t *user)
                            : f == FOUND && stands(fd);
 }
 
+// Who connected, listened, or made the pair, by a Unix socket.
+static bool get_credentials(int fd, struct ucred *who)
+{
+    socklen_t nbytes = sizeof(*who);
+    *who = (struct ucred){.uid = (uid_t)-1};
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, who, &nbytes) == 0;
+}
+
 bool cadre_peer_user(int fd, uid_t *user)
 {
     int domain = 0;
@@ -274,11 +283,28 @@ bool cadre_peer_user(int fd, uid_t *user)
     if (domain != AF_UNIX) {
         return user_of_tcp(fd, user);
     }
-    struct ucred who = {.uid = (uid_t)-1};
-    nbytes = sizeof(who);
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &nbytes) != 0) {
+    struct ucred who;
+    if (!get_credentials(fd, &who)) {
         return false;
     }
     *user = who.uid;
     return true;
+}
+
+int cadre_peers_cpu_count(const int *fds, int n)
+{
+    cpu_set_t all;
+    cpu_set_t theirs;
+    struct ucred who;
+    CPU_ZERO(&all);
+    (void)sched_getaffinity(0, sizeof(all), &all);
+    for (int i = 0; i < n; i++) {
+        CPU_ZERO(&theirs);
+        // Of a socket that is not a Unix socket the process is 0.
+        if (fds[i] >= 0 && get_credentials(fds[i], &who) && who.pid > 0 &&
+            sched_getaffinity(who.pid, sizeof(theirs), &theirs) == 0) {
+            CPU_OR(&all, &all, &theirs);
+        }
+    }
+    return CPU_COUNT(&all) > 0 ? CPU_COUNT(&all) : 1;
 }

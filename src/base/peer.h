@@ -31,4 +31,14 @@ bool cadre_peer_user(int fd, uid_t *user);
  */
 bool cadre_peer_user_listed(int fd, uid_t *user);
 
+/**
+ * CPUs that this process may run on, together with the processes of this host
+ * at the other ends of n Unix sockets; where an fd is another socket, or -1, or
+ * the process cannot be seen, it does not count.  At least 1.
+ *
+ * So ranks that have been bound to a core each do not look like ranks that
+ * share one.
+ */
+int cadre_peers_cpu_count(const int *fds, int n);
+
 #endif // CADRE_BASE_PEER_H

@@ -85,6 +85,9 @@ const char *cadre_transport_name(const cadre_group *group)
 
 const char *cadre_algorithm_name(const cadre_group *group)
 {
+    if (group->transport == NULL) {
+        return "none";
+    }
     return group->shared != NULL ? "shared" : "direct";
 }
 

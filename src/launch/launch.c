@@ -93,6 +93,10 @@ static cadre_status check_options(const cadre_launch_options *o)
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "cadre_launch: threads and timeout_ms must not be negative");
     }
+    if (o->bind != CADRE_BIND_NONE && o->bind != CADRE_BIND_CORE) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "cadre_launch: bind is %d, which is no cadre_bind", (int)o->bind);
+    }
     return CADRE_OK;
 }
 
@@ -175,6 +179,8 @@ static cadre_status spawn(
         .port = l->port,
         .store = o->store,
         .secret = o->secret};
+    o->local_rank = rank;
+    o->n_cores = l->options->bind == CADRE_BIND_CORE ? variables.threads : 0;
     CADRE_TRY(cadre_environment_make(&variables, &o->environment));
     cadre_status status = cadre_spawn(o, &p->pid, exec_status);
     cadre_environment_free(o->environment);

@@ -7,6 +7,7 @@
 #include "launch/spawn.h"
 
 #include "base/fail.h"
+#include "launch/bind.h"
 #include "launch/signals.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -40,6 +41,7 @@ static _Noreturn void become(const cadre_spawn_options *o, pid_t parent,
     if (nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 &&
         (o->output < 0 || dup2(o->output, STDOUT_FILENO) >= 0) &&
         (o->error < 0 || dup2(o->error, STDERR_FILENO) >= 0) &&
+        (o->n_cores == 0 || cadre_bind_to_cores(o->local_rank, o->n_cores)) &&
         fcntl(o->store, F_SETFD, 0) == 0 && fcntl(o->secret, F_SETFD, 0) == 0) {
         if (nothing > STDERR_FILENO) {
             close(nothing);

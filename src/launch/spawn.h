@@ -16,6 +16,8 @@ typedef struct cadre_spawn_options {
     int error;  // likewise
     int store;  // stays open
     int secret; // likewise
+    int local_rank;
+    int n_cores; // that it is bound to, by its local rank; 0: it is not
 } cadre_spawn_options;
 
 /**

@@ -408,7 +408,8 @@ static void take_sockets(tcp *t, const int *sockets)
             n_local += t->peers[i].checks ? 0 : 1;
         }
     }
-    t->spin.allowed = cadre_cpu_count() >= n_local;
+    int n_cpus = cadre_peers_cpu_count(sockets, t->base.world_size);
+    t->spin.allowed = n_cpus >= n_local;
 }
 
 void cadre_tcp_check_all(cadre_transport *t)

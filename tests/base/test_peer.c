@@ -4,6 +4,8 @@
 
 #include "base/peer.h"
 #include "base/socket.h"
+#include "base/thread.h"
+#include "launch/bind.h"
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -87,6 +89,47 @@ static void knows_the_owner_of_a_unix_socket(void **state)
     close(ends[1]);
 }
 
+// In a process that is bound to the first of its CPUs: what it counts alone,
+// with a peer that cannot be seen, and with its parent, which made the pair.
+static void count_bound(const int ends[2], int tcp, int counted[3])
+{
+    const int nobody[] = {-1, tcp};
+    int child_pipe[2];
+    assert_int_equal(pipe(child_pipe), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        bool bound = cadre_bind_to_cores(0, 1);
+        int seen[] = {bound ? cadre_peers_cpu_count(NULL, 0) : 0,
+            cadre_peers_cpu_count(nobody, 2), cadre_peers_cpu_count(ends, 1)};
+        ssize_t n = write(child_pipe[1], seen, sizeof(seen));
+        _exit(n == (ssize_t)sizeof(seen) ? 0 : 1);
+    }
+    int how = -1;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_int_equal(how, 0);
+    assert_int_equal(
+        read(child_pipe[0], counted, 3 * sizeof(int)), 3 * sizeof(int));
+    close(child_pipe[0]);
+    close(child_pipe[1]);
+}
+
+static void counts_the_cpus_of_both_ends(void **state)
+{
+    (void)state;
+    int ends[2];
+    int counted[3];
+    pair p;
+    CHECK_OK(cadre_socket_pair(ends));
+    assert_true(open_pair(&p, "127.0.0.1:0"));
+    count_bound(ends, p.near, counted);
+    assert_int_equal(counted[0], 1);
+    assert_int_equal(counted[1], 1);
+    assert_int_equal(counted[2], cadre_cpu_count());
+    close_pair(&p);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void one_who_has_gone_is_nobody(void **state)
 {
     (void)state;
@@ -164,6 +207,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(knows_both_ends_of_a_loopback_connection),
         cmocka_unit_test(knows_the_owner_of_a_unix_socket),
+        cmocka_unit_test(counts_the_cpus_of_both_ends),
         cmocka_unit_test(one_who_has_gone_is_nobody),
         cmocka_unit_test(a_connection_that_waits_has_no_owner),
         cmocka_unit_test(tells_another_user),

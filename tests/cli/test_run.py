@@ -99,10 +99,12 @@ class Requests(RunTest):
         self.refused(2, "did you mean '--threads'", "--thread", "2", "true")
         self.refused(2, "--tag takes no value", "--tag=yes", "true")
         self.refused(2, "'0'", "--threads", "0", "true")
+        self.refused(2, "--bind wants 'core' or 'none'", "--bind", "socket",
+                     "true")
 
     def test_is_not_built_yet(self):
         for name in ("--nnodes", "--node-rank", "--node_rank", "--rdzv",
-                     "--hosts", "--hostfile", "-H", "-x", "--bind",
+                     "--hosts", "--hostfile", "-H", "-x",
                      "--max-restarts"):
             self.refused(2, "not built yet", name, "1", "true")
 

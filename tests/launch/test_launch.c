@@ -97,6 +97,70 @@ static void sets_the_variables_of_each_rank(void **state)
     }
 }
 
+// The first cores of those that this process may use, as "0-3,8" lists them.
+static int first_cores(int *cores, int most)
+{
+    char text[256] = "";
+    FILE *file = popen(
+        "sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/$PPID/status",
+        "r");
+    assert_non_null(file);
+    assert_non_null(fgets(text, sizeof(text), file));
+    pclose(file);
+    int n = 0;
+    char *at = text;
+    while (n < most && *at != '\0' && *at != '\n') {
+        long first = strtol(at, &at, 10);
+        long last = *at == '-' ? strtol(at + 1, &at, 10) : first;
+        for (long core = first; core <= last && n < most; core++) {
+            cores[n++] = (int)core;
+        }
+        at += *at == ',' ? 1 : 0;
+    }
+    return n;
+}
+
+// Numbers of the cores that a rank may use, in a line of its status.
+static const char *const cores_of_rank =
+    "echo rank $RANK: $(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "
+    "/proc/$$/status)";
+
+static void run_bound(job *j, int n_ranks, int threads, cadre_bind bind)
+{
+    job_init(j, n_ranks, some_steps);
+    j->words[0] = "sh";
+    j->words[1] = "-c";
+    j->words[2] = cores_of_rank;
+    j->words[3] = NULL;
+    j->options.threads = threads;
+    j->options.bind = bind;
+    job_run(j);
+    expect_success(j);
+}
+
+static void binds_ranks_to_cores_of_their_own(void **state)
+{
+    (void)state;
+    int cores[2];
+    int n = first_cores(cores, 2);
+    if (n < 2) {
+        skip();
+    }
+    job j;
+    char line[64];
+    // A third rank shares the first core, where there are no more than two.
+    run_bound(&j, 2, 1, CADRE_BIND_CORE);
+    for (int r = 0; r < 2; r++) {
+        snprintf(line, sizeof(line), "rank %d: %d\n", r, cores[r]);
+        assert_non_null(strstr(j.output, line));
+    }
+    snprintf(line, sizeof(line), "rank 0: %d\n", cores[0]);
+    run_bound(&j, 2, 2, CADRE_BIND_CORE);
+    assert_null(strstr(j.output, line)); // two threads, two cores
+    run_bound(&j, 2, 1, CADRE_BIND_NONE);
+    assert_null(strstr(j.output, line));
+}
+
 static void hands_all_ranks_one_secret(void **state)
 {
     (void)state;
@@ -477,6 +541,11 @@ static void refuses_options_that_make_no_sense(void **state)
             &(cadre_launch_options){.n_ranks = 1, .argv = words, .threads = -1},
             &result),
         CADRE_ERR_INVALID_ARG, "negative");
+    CHECK_FAILS(cadre_launch(
+                    &(cadre_launch_options){
+                        .n_ranks = 1, .argv = words, .bind = (cadre_bind)7},
+                    &result),
+        CADRE_ERR_INVALID_ARG, "bind is 7");
     CHECK_FAILS(cadre_launch(&(cadre_launch_options){.n_ranks = 1,
                                  .argv = words,
                                  .log_dir = "/dev/null/logs"},
@@ -489,6 +558,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_ranks_to_their_end),
         cmocka_unit_test(sets_the_variables_of_each_rank),
+        cmocka_unit_test(binds_ranks_to_cores_of_their_own),
         cmocka_unit_test(hands_all_ranks_one_secret),
         cmocka_unit_test(tags_lines_and_keeps_logs),
         cmocka_unit_test(names_a_rank_that_is_killed),
