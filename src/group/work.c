@@ -92,6 +92,31 @@ static cadre_status break_by_transport(cadre_group *group, cadre_status status)
     return cadre_group_break(group, status, suspect, text);
 }
 
+// Chooses how a collective is carried out.
+static void choose_algorithm(cadre_work *work)
+{
+    const cadre_group *group = work->group;
+    const cadre_direct *d = &work->direct;
+    work->goes_round = group->order == CADRE_ORDER_RING &&
+                       group->world_size > 1 &&
+                       cadre_ring_is_defined(d->call.operation);
+    work->ring = (cadre_ring){
+        .call = &d->call,
+        .rank = group->rank,
+        .world_size = group->world_size,
+        .send = d->send,
+        .recv = d->recv,
+        .offsets = d->offsets,
+        .chunk_bytes = CADRE_RING_CHUNK_BYTES,
+    };
+}
+
+static size_t memory_bytes(const cadre_work *work)
+{
+    return work->goes_round ? cadre_ring_memory_bytes(&work->ring)
+                            : cadre_direct_memory_bytes(&work->direct);
+}
+
 // Gives the group's memory for received parts at least this size.  A work that
 // has started keeps the old memory until it is done.
 static cadre_status grow_memory(cadre_group *group, size_t nbytes)
@@ -138,8 +163,11 @@ static cadre_status start_work(cadre_work *work)
     if (work->is_exchange) {
         return start_exchange(work);
     }
-    if (cadre_direct_memory_bytes(&work->direct) > 0) {
+    if (memory_bytes(work) > 0) {
         work->memory = group->memory;
+    }
+    if (work->goes_round) {
+        return cadre_ring_begin(&work->ring, group->transport, work->memory);
     }
     return cadre_direct_begin(&work->direct, group->transport, work->memory);
 }
@@ -170,6 +198,9 @@ static cadre_status advance_work(cadre_work *work, bool *done)
     if (work->is_exchange) {
         *done = cadre_transfer_set_is_done(&work->direct.transfers);
         return CADRE_OK;
+    }
+    if (work->goes_round) {
+        return cadre_ring_advance(&work->ring, work->group->transport, done);
     }
     return cadre_direct_advance(&work->direct, work->group->transport, done);
 }
@@ -256,8 +287,10 @@ cadre_status cadre_work_post(cadre_work *work, cadre_work **out)
 {
     cadre_group *group = work->group;
     if (!work->is_exchange && group->world_size > 1) {
-        CADRE_TRY(grow_memory(group, cadre_direct_memory_bytes(&work->direct)));
+        choose_algorithm(work);
+        CADRE_TRY(grow_memory(group, memory_bytes(work)));
     }
+    work->direct.call.ring = group->order == CADRE_ORDER_RING;
     work->direct.call.sequence = ++group->sequence;
 
     cadre_status status;
@@ -278,6 +311,13 @@ cadre_status cadre_work_post(cadre_work *work, cadre_work **out)
     return CADRE_OK;
 }
 
+static bool waits_for(const cadre_work *work, int peer)
+{
+    return work->goes_round && !work->is_exchange
+               ? cadre_ring_waits_for(&work->ring, peer)
+               : cadre_transfer_set_waits_for(&work->direct.transfers, peer);
+}
+
 // "rank 3", "ranks 1, 3", or "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 4 more".
 static void name_missing(const cadre_work *work, char *text, size_t nbytes)
 {
@@ -287,7 +327,7 @@ static void name_missing(const cadre_work *work, char *text, size_t nbytes)
     size_t used = 0;
     int n_missing = 0;
     for (int peer = 0; peer < group->world_size; peer++) {
-        if (!cadre_transfer_set_waits_for(&work->direct.transfers, peer)) {
+        if (!waits_for(work, peer)) {
             continue;
         }
         if (n_missing < MAX_NAMED) {

@@ -16,6 +16,7 @@
 
 #include "base/fail.h"
 #include "collective/direct.h"
+#include "collective/ring.h"
 #include "group/group.h"
 
 enum { CADRE_MAX_WORKS = 64 };
@@ -35,6 +36,8 @@ struct cadre_work {
     // An exchange uses the call and the transfers alone.
     bool is_exchange;
     cadre_direct direct;
+    bool goes_round; // by the ring, with the call and buffers of direct
+    cadre_ring ring;
     void *memory; // for received parts, the group's when it started; or NULL
 
     const cadre_part *sends;
@@ -49,6 +52,7 @@ struct cadre_group {
     int rank;
     int world_size;
     int timeout_ms;
+    cadre_order order;
     cadre_transport *transport; // NULL for a group of one
     cadre_watch *watch;         // as well
 

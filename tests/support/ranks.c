@@ -73,6 +73,13 @@ void connect_all(rank_link link, int n, int *sockets)
     }
 }
 
+static cadre_order order_in_use = CADRE_ORDER_CANONICAL;
+
+void use_order(cadre_order order)
+{
+    order_in_use = order;
+}
+
 typedef struct ranks {
     int n;
     int timeout_ms;
@@ -112,6 +119,7 @@ static void be_rank(void *ctx)
     }
     RANK_OK(cadre_group_create(
         me->rank, all->n, all->timeout_ms, transport, watch, &group));
+    cadre_group_set_order(group, order_in_use);
     all->body(group, all->ctx);
     cadre_group_release(group);
 }

@@ -24,6 +24,9 @@ enum { N_LINKS = 3 };
 /** Connected, non-blocking sockets: [a * n + b] is a's socket to b. */
 void connect_all(rank_link link, int n, int *sockets);
 
+/** The order of reduction of the groups that are made next. */
+void use_order(cadre_order order);
+
 /** What a rank does with its group, which is released after it returns. */
 typedef void (*rank_body)(cadre_group *group, void *ctx);
 
