@@ -354,7 +354,9 @@ static cadre_status send_next(cadre_ring *r, cadre_transport *t)
     return cadre_transport_send(t, rank_after(r), &r->sends[i]);
 }
 
-// A receive may be posted when what its slot held before has left.
+// A receive may be posted when what its slot held before has left.  Then own
+// elements of its round have been sent or staged as well, so that a result may
+// land where they were: a scatter in place relies on that.
 static bool may_receive(const cadre_ring *r)
 {
     uint64_t k = r->n_posted;
@@ -376,15 +378,10 @@ static cadre_status receive_next(cadre_ring *r, cadre_transport *t)
     return cadre_transport_receive(t, rank_before(r), &r->receives[i]);
 }
 
-// What has come is summed only when own elements of its round have been sent:
-// in place, the result may lie where they were.
 static bool may_take(const cadre_ring *r)
 {
-    uint64_t k = r->n_taken;
-    uint64_t per_round =
-        (unsigned)(r->end_step - r->first_step) * (uint64_t)r->window;
-    return k < r->n_posted && r->receives[k % n_slots(r)].done &&
-           r->n_sent >= k / per_round * per_round + r->window;
+    return r->n_taken < r->n_posted &&
+           r->receives[r->n_taken % n_slots(r)].done;
 }
 
 static void take_next(cadre_ring *r)

@@ -75,7 +75,8 @@ static void set_up_rank(circle *c, cadre_inproc_world *world, int r)
     CHECK_OK(cadre_inproc_open(world, r, &c->transports[r]));
 }
 
-// Moves one rank at a time, whose turn it is by chance.
+// Moves one rank at a time, whose turn it is by chance, now once and now often:
+// so that some run ahead of others as far as they can.
 static void go_round(circle *c)
 {
     bool done[MAX_RANKS] = {false};
@@ -85,7 +86,8 @@ static void go_round(circle *c)
         assert_true(turn < 1000000); // else some wait for each other
         cadre_random_words(7, CADRE_STREAM_INITIAL, 0, turn, words);
         int r = (int)(words[0] % (unsigned)c->n);
-        if (!done[r]) {
+        int n_moves = words[1] % 2 == 0 ? 1 : 30;
+        for (int i = 0; i < n_moves && !done[r]; i++) {
             CHECK_OK(cadre_transport_progress(c->transports[r], 0));
             CHECK_OK(
                 cadre_ring_advance(&c->rings[r], c->transports[r], &done[r]));
