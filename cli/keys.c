@@ -48,6 +48,13 @@ static_assert(sizeof(cadre_optimizer) == sizeof(int), "set as an int");
 static_assert(sizeof(cadre_schedule) == sizeof(int), "set as an int");
 static_assert(sizeof(cadre_mode) == sizeof(int), "set as an int");
 
+// Of a word that is chosen among some.
+enum { WORD_BYTES = 16 };
+
+static_assert(sizeof(((cadre_train_config *)0)->order) == WORD_BYTES &&
+                  sizeof(((cadre_train_config *)0)->transport) == WORD_BYTES,
+    "set as words");
+
 // clang-format off
 static const choice precisions[] = {{"f32", 0, false}, {"bf16", 1, true}, {0}};
 static const choice optimizers[] = {{"sgd", CADRE_SGD, false},
@@ -61,7 +68,7 @@ static const choice folds[] = {{"deferred", CADRE_FOLD_DEFERRED, false},
     {"eager", CADRE_FOLD_EAGER, false}, {0}};
 static const choice overlaps[] = {{"off", 0, false}, {"on", 0, true}, {0}};
 static const choice orders[] =
-    {{"canonical", 0, false}, {"ring", 0, true}, {0}};
+    {{"canonical", 0, false}, {"ring", 0, false}, {0}};
 static const choice transports[] = {{"auto", 0, false}, {"inproc", 0, false},
     {"tcp", 0, false}, {"shm", 0, false}, {"ucx", 0, true}, {0}};
 
@@ -106,7 +113,7 @@ static const key keys[] = {
     {"parallel.fold", KEY_FOLD, AT(fold), .choices = folds, .help = "or a power of two; never bits"},
     {"parallel.bucket_mb", KEY_REAL, AT(bucket_mb), 1e-6, 65536, .help = "MiB of gradients sent together"},
     {"parallel.overlap", KEY_FIXED, .choices = overlaps, .help = "send while backward goes on"},
-    {"parallel.order", KEY_FIXED, .choices = orders, .help = "of summation"},
+    {"parallel.order", KEY_WORD, AT(order), .choices = orders, .help = "of summation; ring: bits depend on ranks"},
     {"parallel.transport", KEY_WORD, AT(transport), .choices = transports, .help = "inproc: ranks are threads"},
     {"parallel.timeout_ms", KEY_INT, AT(timeout_ms), 1, 86400000, .help = "a rank silent that long is lost"},
 
@@ -328,7 +335,7 @@ static bool set_word(const key *k, cadre_train_config *config,
     if (c == NULL) {
         return false;
     }
-    snprintf(config->transport, sizeof(config->transport), "%s", c->word);
+    snprintf((char *)config + k->offset, WORD_BYTES, "%s", c->word);
     return true;
 }
 

@@ -127,7 +127,10 @@ static void init_job(
 static cadre_init_options group_options(const cadre_train_config *config)
 {
     return (cadre_init_options){
-        .transport = config->transport, .timeout_ms = config->timeout_ms};
+        .transport = config->transport,
+        .timeout_ms = config->timeout_ms,
+        .order = config->order,
+    };
 }
 
 // --- The ways to run

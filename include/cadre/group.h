@@ -20,8 +20,10 @@
 //
 // Order of reduction.  Canonical (docs/numerics.md section 2): element by
 // element along one fixed tree over the ranks, so the bits depend on the
-// number of ranks and on nothing else, neither transport nor processor.  Every
-// rank gets the same bits.  <cadre/types.h> says what each operation does.
+// number of ranks and on nothing else, neither transport nor processor.  Or, if
+// wished for, round the ring of the ranks (section 4): then they depend on
+// where the parts begin as well.  Either way every rank gets the same bits, in
+// every run.  <cadre/types.h> says what each operation does.
 //
 // Failure.  A rank that dies, hangs or disagrees breaks the group on every rank:
 // all pending and later calls return the first cause (CADRE_ERR_PEER_LOST,
@@ -50,6 +52,7 @@ typedef struct cadre_init_options {
     int timeout_ms; // a rank silent that long is lost; 0: 30000.  An operation
                     // may last ten times as long while all ranks give signs of
                     // life
+    const char *order; // of reduction: "ring"; NULL or "canonical": that
 } cadre_init_options;
 
 /**
@@ -89,14 +92,15 @@ CADRE_API int cadre_world_size(const cadre_group *group);
 /** The transport in use: "inproc", "shm", "tcp", or "none" for a group of one. */
 CADRE_API const char *cadre_transport_name(const cadre_group *group);
 
-/** The algorithm of reductions in use: "direct", or "none" for a group of one. */
-CADRE_API const char *cadre_algorithm_name(const cadre_group *group);
-
 /**
- * How its collectives are carried out: "shared" in memory that all ranks reach
- * (inproc), else "direct", by frames from each rank to each.
+ * How its reductions are carried out: "shared", in memory that all ranks reach;
+ * "direct", by frames from each rank to each; "ring", by frames to the next
+ * rank; "none" for a group of one.
  */
 CADRE_API const char *cadre_algorithm_name(const cadre_group *group);
+
+/** The order of reduction: "canonical" or "ring". */
+CADRE_API const char *cadre_order_name(const cadre_group *group);
 
 /**
  * Reduces count elements over all ranks into every rank's recv.

@@ -54,6 +54,7 @@ typedef struct cadre_train_config {
     int leaves;         // parallel.leaves; 0: ranks x threads
     int fold;           // parallel.fold, as in cadre_engine_options
     double bucket_mb;   // parallel.bucket_mb, MiB
+    char order[16];     // parallel.order, as in cadre_init_options
     char transport[16]; // parallel.transport, as in cadre_init_options
     int timeout_ms;     // parallel.timeout_ms
 } cadre_train_config;

@@ -92,7 +92,7 @@ static cadre_status lay_out_parts(const cadre_group *group,
 static cadre_status post(cadre_work *work, cadre_call call, const void *send,
     void *recv, cadre_work **out)
 {
-    work->is_exchange = false;
+    work->way = CADRE_WAY_DIRECT;
     work->direct.call = call;
     work->direct.send = send;
     work->direct.recv = recv;

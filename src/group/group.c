@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "group/work.h"
 #include <stdio.h>
+#include <string.h>
 
 enum { DEFAULT_TIMEOUT_MS = 30000 };
 
@@ -83,10 +84,48 @@ const char *cadre_transport_name(const cadre_group *group)
     return group->transport == NULL ? "none" : group->transport->ops->scheme;
 }
 
+static const char *const order_names[] = {
+    [CADRE_ORDER_CANONICAL] = "canonical",
+    [CADRE_ORDER_RING] = "ring",
+};
+
+cadre_status cadre_order_from_name(const char *name, cadre_order *out)
+{
+    if (name == NULL || strcmp(name, order_names[CADRE_ORDER_CANONICAL]) == 0) {
+        *out = CADRE_ORDER_CANONICAL;
+        return CADRE_OK;
+    }
+    if (strcmp(name, order_names[CADRE_ORDER_RING]) == 0) {
+        *out = CADRE_ORDER_RING;
+        return CADRE_OK;
+    }
+    return cadre_fail(CADRE_ERR_INVALID_ARG,
+        "order is '%s'; it can be 'canonical' or 'ring'", name);
+}
+
+void cadre_group_set_order(cadre_group *group, cadre_order order)
+{
+    CADRE_ASSERT(group->sequence == 0);
+    group->order = order;
+}
+
+cadre_order cadre_group_order(const cadre_group *group)
+{
+    return group->order;
+}
+
+const char *cadre_order_name(const cadre_group *group)
+{
+    return order_names[group->order];
+}
+
 const char *cadre_algorithm_name(const cadre_group *group)
 {
-    if (group->transport == NULL) {
+    if (group->world_size == 1) {
         return "none";
+    }
+    if (group->order == CADRE_ORDER_RING) {
+        return "ring";
     }
     return group->shared != NULL ? "shared" : "direct";
 }

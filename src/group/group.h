@@ -19,6 +19,23 @@
 cadre_status cadre_group_create(int rank, int world_size, int timeout_ms,
     cadre_transport *transport, cadre_watch *watch, cadre_group **out);
 
+/** The order in which a group reduces (docs/numerics.md section 4). */
+typedef enum cadre_order {
+    CADRE_ORDER_CANONICAL = 0,
+    CADRE_ORDER_RING,
+} cadre_order;
+
+/**
+ * The order by its name; NULL is canonical.
+ *
+ * Errors: CADRE_ERR_INVALID_ARG  there is no such order; the text lists them
+ */
+cadre_status cadre_order_from_name(const char *name, cadre_order *out);
+
+/** Before anything is posted; a new group is canonical. */
+void cadre_group_set_order(cadre_group *group, cadre_order order);
+cadre_order cadre_group_order(const cadre_group *group);
+
 /** Says goodbye, closes the transport, releases; see cadre_finalize(). */
 void cadre_group_release(cadre_group *group);
 

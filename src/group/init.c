@@ -41,10 +41,11 @@ static cadre_status check_transport(const char *name, cadre_link *wish)
         "transport '%s' is not built yet: 'shm', 'tcp' and 'auto' are", name);
 }
 
-static cadre_status check_options(
-    const cadre_init_options *options, cadre_link *wish, int *timeout_ms)
+static cadre_status check_options(const cadre_init_options *options,
+    cadre_link *wish, int *timeout_ms, cadre_order *order)
 {
     CADRE_TRY(check_transport(options->transport, wish));
+    CADRE_TRY(cadre_order_from_name(options->order, order));
     if (options->timeout_ms < 0 || options->timeout_ms > MOST_TIMEOUT_MS) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "timeout_ms is %d, but it goes from 1 to %d", options->timeout_ms,
@@ -83,35 +84,46 @@ static cadre_status connect_world(const cadre_place *place, cadre_link link,
     return status;
 }
 
-cadre_status cadre_init(const cadre_init_options *options, cadre_group **out)
+static cadre_status create_world(const cadre_place *place, cadre_link wish,
+    int timeout_ms, cadre_group **out)
 {
-    static const cadre_init_options defaults;
-    cadre_place place;
-    cadre_link wish = CADRE_LINK_AUTO;
-    int timeout_ms = 0;
-    if (out == NULL) {
-        return cadre_fail(CADRE_ERR_INVALID_ARG, "cadre_init: out is NULL");
-    }
-    CADRE_TRY(check_options(
-        options == NULL ? &defaults : options, &wish, &timeout_ms));
-    CADRE_TRY(cadre_place_from_environment(&place));
-    if (place.world_size == 1) {
+    if (place->world_size == 1) {
         return cadre_group_create(0, 1, timeout_ms, NULL, NULL, out);
     }
 
     int *sockets =
-        cadre_alloc_array((size_t)place.world_size, sizeof(sockets[0]));
+        cadre_alloc_array((size_t)place->world_size, sizeof(sockets[0]));
     if (sockets == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
     cadre_transport *transport;
     cadre_watch *watch;
     cadre_status status =
-        connect_world(&place, wish, timeout_ms, sockets, &transport, &watch);
+        connect_world(place, wish, timeout_ms, sockets, &transport, &watch);
     cadre_free(sockets);
     CADRE_TRY(status);
     return cadre_group_create(
-        place.rank, place.world_size, timeout_ms, transport, watch, out);
+        place->rank, place->world_size, timeout_ms, transport, watch, out);
+}
+
+cadre_status cadre_init(const cadre_init_options *options, cadre_group **out)
+{
+    static const cadre_init_options defaults;
+    cadre_place place;
+    cadre_link wish = CADRE_LINK_AUTO;
+    int timeout_ms = 0;
+    cadre_order order;
+    cadre_group *world;
+    if (out == NULL) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG, "cadre_init: out is NULL");
+    }
+    CADRE_TRY(check_options(
+        options == NULL ? &defaults : options, &wish, &timeout_ms, &order));
+    CADRE_TRY(cadre_place_from_environment(&place));
+    CADRE_TRY(create_world(&place, wish, timeout_ms, &world));
+    cadre_group_set_order(world, order);
+    *out = world;
+    return CADRE_OK;
 }
 
 void cadre_finalize(cadre_group *world)

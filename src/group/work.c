@@ -96,6 +96,35 @@ static cadre_status break_by_transport(cadre_group *group, cadre_status status)
     return cadre_group_break(group, status, suspect, text);
 }
 
+// Chooses how a collective is carried out.
+static void choose_way(cadre_work *work)
+{
+    const cadre_group *group = work->group;
+    const cadre_direct *d = &work->direct;
+    if (group->order == CADRE_ORDER_RING &&
+        cadre_ring_is_defined(d->call.operation)) {
+        work->way = CADRE_WAY_RING;
+        work->ring = (cadre_ring){
+            .call = &d->call,
+            .rank = group->rank,
+            .world_size = group->world_size,
+            .send = d->send,
+            .recv = d->recv,
+            .offsets = d->offsets,
+            .chunk_bytes = CADRE_RING_CHUNK_BYTES,
+        };
+        return;
+    }
+    work->way = group->shared != NULL ? CADRE_WAY_SHARED : CADRE_WAY_DIRECT;
+}
+
+static size_t memory_bytes(const cadre_work *work)
+{
+    return work->way == CADRE_WAY_RING
+               ? cadre_ring_memory_bytes(&work->ring)
+               : cadre_direct_memory_bytes(&work->direct);
+}
+
 // Gives the group's memory for received parts at least this size.  A work that
 // has started keeps the old memory until it is done.
 static cadre_status grow_memory(cadre_group *group, size_t nbytes)
@@ -116,14 +145,20 @@ static cadre_status grow_memory(cadre_group *group, size_t nbytes)
     return CADRE_OK;
 }
 
+// Ranks that share memory look there for what the others do.
+static void note_frames(const cadre_work *work)
+{
+    if (work->group->shared != NULL) {
+        cadre_shared_note_exchange(work->group->shared, &work->direct.call);
+    }
+}
+
 static cadre_status start_exchange(cadre_work *work)
 {
     cadre_transport *t = work->group->transport;
     cadre_transfer_set *transfers = &work->direct.transfers;
     const cadre_call *call = &work->direct.call;
-    if (work->group->shared != NULL) {
-        cadre_shared_note_exchange(work->group->shared, call);
-    }
+    note_frames(work);
     cadre_transfer_set_empty(transfers);
     for (int i = 0; i < work->n_receives; i++) {
         const cadre_part *part = &work->receives[i];
@@ -153,31 +188,34 @@ static cadre_shared_what shared_what(const cadre_work *work)
 static cadre_status reserve_memory(cadre_work *work)
 {
     cadre_group *group = work->group;
-    if (group->shared != NULL) {
+    if (work->way == CADRE_WAY_SHARED) {
         cadre_shared_what what = shared_what(work);
         return cadre_shared_reserve(group->shared, &what);
     }
-    return grow_memory(group, cadre_direct_memory_bytes(&work->direct));
-}
-
-static cadre_status start_collective(cadre_work *work)
-{
-    cadre_group *group = work->group;
-    if (group->shared != NULL) {
-        cadre_shared_what what = shared_what(work);
-        cadre_shared_begin(group->shared, &what);
-        return CADRE_OK;
-    }
-    if (cadre_direct_memory_bytes(&work->direct) > 0) {
-        work->memory = group->memory;
-    }
-    return cadre_direct_begin(&work->direct, group->transport, work->memory);
+    return grow_memory(group, memory_bytes(work));
 }
 
 static cadre_status start_work(cadre_work *work)
 {
+    cadre_group *group = work->group;
+    cadre_shared_what what;
     work->state = CADRE_WORK_STARTED;
-    return work->is_exchange ? start_exchange(work) : start_collective(work);
+    switch (work->way) {
+    case CADRE_WAY_EXCHANGE:
+        return start_exchange(work);
+    case CADRE_WAY_SHARED:
+        what = shared_what(work);
+        cadre_shared_begin(group->shared, &what);
+        return CADRE_OK;
+    case CADRE_WAY_RING:
+        note_frames(work);
+        work->memory = memory_bytes(work) > 0 ? group->memory : NULL;
+        return cadre_ring_begin(&work->ring, group->transport, work->memory);
+    case CADRE_WAY_DIRECT:
+        break;
+    }
+    work->memory = memory_bytes(work) > 0 ? group->memory : NULL;
+    return cadre_direct_begin(&work->direct, group->transport, work->memory);
 }
 
 // Starts what may start: a collective when it is the oldest, an exchange when
@@ -185,7 +223,7 @@ static cadre_status start_work(cadre_work *work)
 static cadre_status start_works(cadre_group *group)
 {
     for (cadre_work *work = group->oldest; work != NULL; work = work->next) {
-        if (!work->is_exchange && work != group->oldest) {
+        if (work->way != CADRE_WAY_EXCHANGE && work != group->oldest) {
             break;
         }
         if (work->state == CADRE_WORK_POSTED) {
@@ -194,7 +232,7 @@ static cadre_status start_works(cadre_group *group)
                 return break_by_transport(group, status);
             }
         }
-        if (!work->is_exchange) {
+        if (work->way != CADRE_WAY_EXCHANGE) {
             break;
         }
     }
@@ -203,14 +241,19 @@ static cadre_status start_works(cadre_group *group)
 
 static cadre_status advance_work(cadre_work *work, bool *done)
 {
-    if (work->is_exchange) {
+    cadre_group *group = work->group;
+    switch (work->way) {
+    case CADRE_WAY_EXCHANGE:
         *done = cadre_transfer_set_is_done(&work->direct.transfers);
         return CADRE_OK;
+    case CADRE_WAY_SHARED:
+        return cadre_shared_advance(group->shared, done);
+    case CADRE_WAY_RING:
+        return cadre_ring_advance(&work->ring, group->transport, done);
+    case CADRE_WAY_DIRECT:
+        break;
     }
-    if (work->group->shared != NULL) {
-        return cadre_shared_advance(work->group->shared, done);
-    }
-    return cadre_direct_advance(&work->direct, work->group->transport, done);
+    return cadre_direct_advance(&work->direct, group->transport, done);
 }
 
 // Takes the works that are done out of the queue; says if there were any.
@@ -300,7 +343,7 @@ static void append(cadre_group *group, cadre_work *work)
 
 static cadre_status carry_out_alone(cadre_work *work)
 {
-    if (!work->is_exchange) {
+    if (work->way != CADRE_WAY_EXCHANGE) {
         cadre_direct_alone(&work->direct);
     }
     work->state = CADRE_WORK_DONE;
@@ -310,9 +353,11 @@ static cadre_status carry_out_alone(cadre_work *work)
 cadre_status cadre_work_post(cadre_work *work, cadre_work **out)
 {
     cadre_group *group = work->group;
-    if (!work->is_exchange && group->world_size > 1) {
+    if (work->way != CADRE_WAY_EXCHANGE && group->world_size > 1) {
+        choose_way(work);
         CADRE_TRY(reserve_memory(work));
     }
+    work->direct.call.ring = group->order == CADRE_ORDER_RING;
     work->direct.call.sequence = ++group->sequence;
 
     cadre_status status;
@@ -336,10 +381,17 @@ cadre_status cadre_work_post(cadre_work *work, cadre_work **out)
 static bool waits_for(const cadre_work *work, int peer)
 {
     const cadre_group *group = work->group;
-    if (work->is_exchange || group->shared == NULL) {
-        return cadre_transfer_set_waits_for(&work->direct.transfers, peer);
+    switch (work->way) {
+    case CADRE_WAY_SHARED:
+        return peer != group->rank &&
+               cadre_shared_waits_for(group->shared, peer);
+    case CADRE_WAY_RING:
+        return cadre_ring_waits_for(&work->ring, peer);
+    case CADRE_WAY_EXCHANGE:
+    case CADRE_WAY_DIRECT:
+        break;
     }
-    return peer != group->rank && cadre_shared_waits_for(group->shared, peer);
+    return cadre_transfer_set_waits_for(&work->direct.transfers, peer);
 }
 
 // "rank 3", "ranks 1, 3", or "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 4 more".
@@ -422,7 +474,7 @@ cadre_status cadre_exchange(cadre_group *group, cadre_call call,
     CADRE_ASSERT(n_receives >= 0 && n_receives < group->world_size);
     cadre_work *work = NULL;
     CADRE_TRY(cadre_work_find(group, &work));
-    work->is_exchange = true;
+    work->way = CADRE_WAY_EXCHANGE;
     work->direct.call = call;
     work->sends = sends;
     work->n_sends = n_sends;

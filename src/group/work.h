@@ -16,6 +16,7 @@
 
 #include "base/fail.h"
 #include "collective/direct.h"
+#include "collective/ring.h"
 #include "collective/shared.h"
 #include "group/group.h"
 
@@ -28,15 +29,24 @@ typedef enum cadre_work_state {
     CADRE_WORK_DONE,
 } cadre_work_state;
 
+/** How a work is carried out. */
+typedef enum cadre_work_way {
+    CADRE_WAY_EXCHANGE = 0, // frames that the caller has laid out
+    CADRE_WAY_DIRECT,       // a collective by frames from each to each
+    CADRE_WAY_RING,         // by frames to the next rank
+    CADRE_WAY_SHARED,       // in memory that all ranks reach
+} cadre_work_way;
+
 struct cadre_work {
     cadre_group *group;
     cadre_work_state state;
     cadre_work *next; // posted after this one
 
-    // An exchange uses the call and the transfers alone; a collective in shared
-    // memory all but them.
-    bool is_exchange;
+    // What it moves is in direct: an exchange uses its call and transfers, a
+    // collective its call and buffers.
+    cadre_work_way way;
     cadre_direct direct;
+    cadre_ring ring;
     void *memory; // for received parts, the group's when it started; or NULL
 
     const cadre_part *sends;
@@ -51,6 +61,7 @@ struct cadre_group {
     int rank;
     int world_size;
     int timeout_ms;
+    cadre_order order;
     cadre_transport *transport; // NULL for a group of one
     cadre_watch *watch;         // as well
     cadre_shared *shared;       // collectives in shared memory; NULL: direct

@@ -33,12 +33,13 @@ struct crew {
     int failed_rank;                  // guarded by mu
     char text[CADRE_FAIL_TEXT_BYTES]; // guarded by mu
 
+    cadre_order order; // of every rank's group
     int n;
     rank_thread ranks[]; // n of them
 };
 
-static cadre_status check(
-    int n_ranks, const cadre_init_options *options, cadre_rank_main body)
+static cadre_status check(int n_ranks, const cadre_init_options *options,
+    cadre_rank_main body, cadre_order *order)
 {
     if (body == NULL || n_ranks < 1 || n_ranks > CADRE_MAX_RANKS) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
@@ -58,7 +59,8 @@ static cadre_status check(
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "timeout_ms is %d: it must not be negative", options->timeout_ms);
     }
-    return CADRE_OK;
+    return cadre_order_from_name(
+        options == NULL ? NULL : options->order, order);
 }
 
 static cadre_status open_rank(crew *c, int rank, int timeout_ms)
@@ -77,8 +79,10 @@ static cadre_status open_rank(crew *c, int rank, int timeout_ms)
             return status;
         }
     }
-    return cadre_group_create(
-        rank, c->n, timeout_ms, transport, watch, &r->world);
+    CADRE_TRY(cadre_group_create(
+        rank, c->n, timeout_ms, transport, watch, &r->world));
+    cadre_group_set_order(r->world, c->order);
+    return CADRE_OK;
 }
 
 // The first failure by time is the cause, the others its consequences.
@@ -157,7 +161,8 @@ cadre_status cadre_launch_threads(int n_ranks,
     const cadre_init_options *options, cadre_rank_main body, void *ctx,
     int *failed_rank)
 {
-    CADRE_TRY(check(n_ranks, options, body));
+    cadre_order order;
+    CADRE_TRY(check(n_ranks, options, body, &order));
     crew *c =
         cadre_alloc_flex(sizeof(*c), (size_t)n_ranks, sizeof(c->ranks[0]));
     if (c == NULL) {
@@ -165,6 +170,7 @@ cadre_status cadre_launch_threads(int n_ranks,
     }
     c->body = body;
     c->ctx = ctx;
+    c->order = order;
     c->n = n_ranks;
     c->failed_rank = -1;
     pthread_mutex_init(&c->mu, NULL);

@@ -6,6 +6,7 @@
 #include "data/deal.h"
 #include "train/task.h"
 #include <inttypes.h>
+#include <string.h>
 
 static cadre_status check_at_least(
     const char *key, int64_t value, int64_t lowest)
@@ -36,6 +37,12 @@ cadre_status cadre_config_check(
         return cadre_fail(CADRE_ERR_UNSUPPORTED,
             "train.threads_per_leaf is %d: anything but 1 is not built yet",
             config->threads_per_leaf);
+    }
+    if (strcmp(config->order, "canonical") != 0 &&
+        strcmp(config->order, "ring") != 0) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "parallel.order is '%s'; it can be canonical or ring",
+            config->order);
     }
     if (!(config->bucket_mb > 0)) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,

@@ -112,9 +112,16 @@ static void describe_model(text *t, const cadre_task *task)
     append(t, "classes %" PRId64 "\n", task->train->n_classes);
 }
 
-uint64_t cadre_identity_hash(
-    const cadre_train_config *config, const cadre_task *task, int n_leaves)
+// Round a ring sums depend on the number of ranks, and on what each brings.
+static bool is_ring(const cadre_train_config *config)
 {
+    return strcmp(config->order, "ring") == 0;
+}
+
+uint64_t cadre_identity_hash(const cadre_train_config *config,
+    const cadre_task *task, const cadre_dealing *dealing)
+{
+    const int n_leaves = dealing->n_leaves;
     char buffer[TEXT_BYTES];
     text t = {.data = buffer};
     append(&t, "numerics %d\n", NUMERICS_VERSION);
@@ -123,6 +130,10 @@ uint64_t cadre_identity_hash(
         task->train->content_hash, task->train->n_samples);
     describe_model(&t, task);
     append(&t, "leaves %d\n", n_leaves);
+    if (is_ring(config)) {
+        append(&t, "ring of %d, blocks of %d\n", dealing->world_size,
+            dealing->block);
+    }
     key_list list = list_keys(config, n_leaves);
     for (int i = 0; i < list.n; i++) {
         append(&t, "%s %s\n", list.keys[i].name, list.keys[i].value);
@@ -213,9 +224,10 @@ static const char *value_of(const key_list *list, const char *name)
     return NULL;
 }
 
-char *cadre_identity_command(
-    const cadre_train_config *config, int n_leaves, int64_t n_steps)
+char *cadre_identity_command(const cadre_train_config *config,
+    const cadre_dealing *dealing, int64_t n_steps)
 {
+    const int n_leaves = dealing->n_leaves;
     cadre_train_config recipe;
     text t = {.data = cadre_alloc(TEXT_BYTES)};
     if (t.data == NULL ||
@@ -224,8 +236,13 @@ char *cadre_identity_command(
         return NULL;
     }
     append(&t,
-        "cadre train %s -n 1 --steps %" PRId64 " --set parallel.leaves=%d",
-        config->recipe, n_steps, n_leaves);
+        "cadre train %s -n %d --steps %" PRId64 " --set parallel.leaves=%d",
+        config->recipe, is_ring(config) ? dealing->world_size : 1, n_steps,
+        n_leaves);
+    if (is_ring(config)) {
+        append(&t, " --set parallel.order=ring --set parallel.fold=%d",
+            dealing->block);
+    }
     key_list wanted = list_keys(config, n_leaves);
     key_list given = list_keys(&recipe, n_leaves);
     for (int i = 0; i < wanted.n; i++) {

@@ -2,21 +2,23 @@
 //
 // The identity of a run: all that may change the bits of its result
 // (docs/numerics.md section 9), and the command that gives them again.  The
-// number of ranks and threads, the fold, buckets and transport are not in it.
+// number of threads, buckets and transport are not in it, and the number of
+// ranks and the fold only where the order of reduction is that of the ring.
 //
 // Threads: any.
 
 #ifndef CADRE_TRAIN_IDENTITY_H
 #define CADRE_TRAIN_IDENTITY_H
 
+#include "state/leaf.h"
 #include "train/task.h"
 
 /**
- * Hashes the identity of config on this task, opened for training; n_leaves is
- * V as the engine has it.
+ * Hashes the identity of config on this task, opened for training; dealing is
+ * as the engine has it.
  */
-uint64_t cadre_identity_hash(
-    const cadre_train_config *config, const cadre_task *task, int n_leaves);
+uint64_t cadre_identity_hash(const cadre_train_config *config,
+    const cadre_task *task, const cadre_dealing *dealing);
 
 /** What a rank is about to do.  What it will not do is 0, on all ranks. */
 typedef struct cadre_claim {
@@ -37,10 +39,11 @@ typedef struct cadre_claim {
 cadre_status cadre_claim_compare(cadre_group *world, const cadre_claim *mine);
 
 /**
- * A shell command with one rank that ends in the same parameters after n_steps:
- * in new memory, for cadre_free(); NULL without memory.
+ * A shell command that ends in the same parameters after n_steps, with one rank
+ * or, in order ring, with as many: in new memory, for cadre_free(); NULL without
+ * memory.
  */
-char *cadre_identity_command(
-    const cadre_train_config *config, int n_leaves, int64_t n_steps);
+char *cadre_identity_command(const cadre_train_config *config,
+    const cadre_dealing *dealing, int64_t n_steps);
 
 #endif // CADRE_TRAIN_IDENTITY_H

@@ -38,6 +38,7 @@ static const cadre_recipe recipes[] = {
                 .warmup_steps = 50,
                 .fold = CADRE_FOLD_DEFERRED,
                 .bucket_mb = 25,
+                .order = "canonical",
                 .transport = "auto",
                 .timeout_ms = 30000,
             },

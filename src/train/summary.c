@@ -111,18 +111,28 @@ static json_t *make_stopped_by(int signal_number)
                : json_string(signal_number == SIGINT ? "SIGINT" : "SIGTERM");
 }
 
+static cadre_dealing dealing_of(const cadre_outcome *o)
+{
+    return (cadre_dealing){
+        .n_leaves = cadre_leaf_count(o->engine),
+        .block = cadre_engine_fold(o->engine),
+        .world_size = cadre_world_size(o->world),
+    };
+}
+
 // What the run was.
 static json_t *make_setting(const cadre_outcome *o)
 {
     const cadre_train_config *c = o->config;
-    int n_leaves = cadre_leaf_count(o->engine);
-    return json_pack("{s:s, s:i, s:i, s:s, s:i, s:i, s:s, s:s, s:s, s:o, s:o}",
-        "recipe", c->recipe, "world_size", cadre_world_size(o->world),
-        "threads", c->threads, "mode", "ddp", "leaves", n_leaves, "fold",
-        cadre_engine_fold(o->engine), "precision", "f32", "transport",
+    const cadre_dealing d = dealing_of(o);
+    return json_pack(
+        "{s:s, s:i, s:i, s:s, s:i, s:i, s:s, s:s, s:s, s:s, s:o, s:o}",
+        "recipe", c->recipe, "world_size", d.world_size, "threads", c->threads,
+        "mode", "ddp", "leaves", d.n_leaves, "fold", d.block, "precision",
+        "f32", "order", cadre_order_name(o->world), "transport",
         cadre_transport_name(o->world), "isa", cadre_compute_isa(),
         "library_versions", make_versions(), "identity",
-        cadre_json_hash(cadre_identity_hash(c, o->task, n_leaves)));
+        cadre_json_hash(cadre_identity_hash(c, o->task, &d)));
 }
 
 // What came of it.
@@ -161,8 +171,9 @@ static json_t *make_object(const cadre_outcome *o, const int64_t words[N_WORDS])
     json_t *object = make_setting(o);
     json_t *result = make_result(o, words);
     json_t *speed = make_speed(o, words);
-    char *command = cadre_identity_command(
-        o->config, cadre_leaf_count(o->engine), o->tally->n_steps);
+    const cadre_dealing dealing = dealing_of(o);
+    char *command =
+        cadre_identity_command(o->config, &dealing, o->tally->n_steps);
     // A path that is no UTF-8 cannot stand in a JSON file.
     json_t *reproduce = command == NULL ? NULL : json_string(command);
     int failed = json_object_update(object, result);

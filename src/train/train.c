@@ -135,14 +135,19 @@ static void log_plan(const run *r, const cadre_dealing *d)
         (slots - d->n_leaves) * 100 / slots);
 }
 
-static cadre_status create_loader(run *r)
+static cadre_dealing dealing_of(const run *r)
 {
-    const cadre_train_config *c = r->config;
-    const cadre_dealing dealing = {
+    return (cadre_dealing){
         .n_leaves = cadre_leaf_count(r->engine),
         .block = cadre_engine_fold(r->engine),
         .world_size = cadre_world_size(r->world),
     };
+}
+
+static cadre_status create_loader(run *r)
+{
+    const cadre_train_config *c = r->config;
+    const cadre_dealing dealing = dealing_of(r);
     if (cadre_rank(r->world) == 0) {
         log_plan(r, &dealing);
     }
@@ -160,23 +165,35 @@ static cadre_status create_loader(run *r)
     return cadre_loader_create(&options, &r->loader);
 }
 
+static cadre_status check_order(const run *r)
+{
+    const char *order = cadre_order_name(r->world);
+    return strcmp(order, r->config->order) == 0
+               ? CADRE_OK
+               : cadre_fail(CADRE_ERR_INVALID_ARG,
+                     "parallel.order is '%s', but the group reduces in order "
+                     "'%s': make it with the same",
+                     r->config->order, order);
+}
+
 static cadre_status set_up(run *r)
 {
     const cadre_train_config *c = r->config;
     CADRE_TRY(cadre_config_check(c, cadre_world_size(r->world)));
+    CADRE_TRY(check_order(r));
     CADRE_TRY(cadre_task_open(r->world, c, true, &r->task));
     CADRE_TRY(cadre_config_steps(c, r->task.train, &r->n_steps));
     CADRE_TRY(create_engine(r));
-    int n_leaves = cadre_leaf_count(r->engine);
+    const cadre_dealing dealing = dealing_of(r);
     const cadre_claim claim = {
-        .identity = cadre_identity_hash(c, &r->task, n_leaves),
+        .identity = cadre_identity_hash(c, &r->task, &dealing),
         .n_steps = r->n_steps,
         .test_hash = r->task.test->content_hash,
         .n_test = r->task.test->n_samples,
     };
     CADRE_TRY(cadre_claim_compare(r->world, &claim));
     CADRE_TRY(create_loader(r));
-    size_list list = list_sizes(r, n_leaves);
+    size_list list = list_sizes(r, dealing.n_leaves);
     CADRE_TRY(cadre_crew_create(
         r->task.net, c->threads, list.sizes, list.n, &r->crew));
     CADRE_TRY(cadre_tally_init(&r->tally, r->n_steps));

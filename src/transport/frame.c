@@ -26,7 +26,7 @@ enum {
     AT_CHECK = 60,
 };
 
-enum { FLAG_CHECKED = 1, FLAG_NAMED = 2 };
+enum { FLAG_CHECKED = 1, FLAG_NAMED = 2, FLAG_RING = 4, ALL_FLAGS = 7 };
 
 static const uint32_t frame_magic = 0x52464443; // "CDFR"
 static const uint32_t frame_version = 1;
@@ -47,7 +47,8 @@ void cadre_frame_encode(
     header[AT_DTYPE] = (uint8_t)call->dtype;
     header[AT_REDUCE_OP] = (uint8_t)call->reduce_op;
     header[AT_FLAGS] = (uint8_t)((frame->checked ? FLAG_CHECKED : 0) |
-                                 (frame->named ? FLAG_NAMED : 0));
+                                 (frame->named ? FLAG_NAMED : 0) |
+                                 (call->ring ? FLAG_RING : 0));
     cadre_store_u32(header + AT_ROOT, (uint32_t)call->root);
     cadre_store_u64(header + AT_SEQUENCE, call->sequence);
     cadre_store_u64(header + AT_COUNT, call->count);
@@ -75,7 +76,7 @@ cadre_status cadre_frame_decode(
     if (cadre_load_u32(header + AT_CHECK) != header_check(header)) {
         return cadre_fail(CADRE_ERR_CORRUPT, "frame header is damaged");
     }
-    if (header[AT_FLAGS] > (FLAG_CHECKED | FLAG_NAMED)) {
+    if (header[AT_FLAGS] > ALL_FLAGS) {
         return cadre_fail(CADRE_ERR_CORRUPT, "frame with unknown flags 0x%02x",
             (unsigned)header[AT_FLAGS]);
     }
@@ -89,6 +90,7 @@ cadre_status cadre_frame_decode(
         .sequence = cadre_load_u64(header + AT_SEQUENCE),
         .count = cadre_load_u64(header + AT_COUNT),
         .detail = cadre_load_u64(header + AT_DETAIL),
+        .ring = (header[AT_FLAGS] & FLAG_RING) != 0,
     };
     out->nbytes = cadre_load_u64(header + AT_NBYTES);
     out->checked = (header[AT_FLAGS] & FLAG_CHECKED) != 0;
@@ -181,9 +183,27 @@ static cadre_status fail_calls(
         text_of_a, rank_of_b, text_of_b);
 }
 
+// Calls of groups of unlike order differ in that alone, or will do so sooner or
+// later.
+static cadre_status fail_orders(
+    const cadre_call *a, int rank_of_a, const cadre_call *b, int rank_of_b)
+{
+    if (rank_of_b < rank_of_a) {
+        return fail_orders(b, rank_of_b, a, rank_of_a);
+    }
+    return cadre_fail(CADRE_ERR_DESYNC,
+        "ranks disagree: rank %d reduces in order '%s', rank %d in order '%s'; "
+        "give all ranks the same order",
+        rank_of_a, a->ring ? "ring" : "canonical", rank_of_b,
+        b->ring ? "ring" : "canonical");
+}
+
 cadre_status cadre_frame_compare(const cadre_frame *theirs, int rank,
     const cadre_call *expected, size_t expected_bytes)
 {
+    if (theirs->call.ring != expected->ring) {
+        return fail_orders(&theirs->call, theirs->sender, expected, rank);
+    }
     if (!same_call(&theirs->call, expected)) {
         return fail_calls(&theirs->call, theirs->sender, expected, rank);
     }

@@ -215,7 +215,7 @@ static void wait_for_news(shm *t, int64_t spin_end, cadre_deadline deadline)
     int64_t yield_end = (now < spin_end ? spin_end : now) + YIELD_NS;
     while (now < until && !has_news(t)) {
         if (now < spin_end) {
-            cadre_spin_pause();
+            cadre_spin_pause(&t->spin);
         } else if (now < yield_end) {
             (void)sched_yield();
         } else {

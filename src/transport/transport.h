@@ -45,6 +45,7 @@ typedef struct cadre_call {
     uint64_t sequence; // the how-manieth call of the group, from 1
     uint64_t count;    // elements of the whole call, all parts together
     uint64_t detail;   // hash of what else must agree (parts, layout); or 0
+    bool ring;         // the group's order of reduction; else canonical
 } cadre_call;
 
 enum { CADRE_CALL_TEXT_BYTES = 128 };

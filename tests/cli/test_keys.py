@@ -69,7 +69,8 @@ class Keys(harness.CommandTest):
                 "parallel.leaves=0", "parallel.leaves=65537",
                 "parallel.fold=3", "parallel.fold=0", "parallel.fold=none",
                 "parallel.bucket_mb=0", "parallel.timeout_ms=0",
-                "optim.name=adam", "parallel.transport=udp"):
+                "optim.name=adam", "parallel.transport=udp",
+                "parallel.order=rings"):
             with self.subTest(assignment):
                 key = assignment.split("=")[0]
                 self.refused(2, key, "train", "mlp-fashion", "--set",
@@ -82,8 +83,7 @@ class Keys(harness.CommandTest):
                 "optim.name=lars", "optim.name=lamb", "optim.schedule=cosine",
                 "optim.schedule=linear", "optim.schedule=step",
                 "parallel.mode=zero1", "parallel.mode=fedavg",
-                "parallel.overlap=on", "parallel.order=ring",
-                "parallel.transport=shm", "parallel.transport=ucx",
+                "parallel.overlap=on", "parallel.transport=shm", "parallel.transport=ucx",
                 "checkpoint.every=10", "checkpoint.keep=1", "model.width=16"):
             with self.subTest(assignment):
                 self.refused(2, "not built yet", "train", "mlp-fashion",

@@ -17,7 +17,7 @@ import harness
 
 SUMMARY_FIELDS = {
     "recipe", "world_size", "threads", "mode", "leaves", "fold", "precision",
-    "transport", "isa", "library_versions", "steps", "wall_seconds",
+    "order", "transport", "isa", "library_versions", "steps", "wall_seconds",
     "identity", "loss", "eval", "samples_per_second", "tokens_per_second",
     "step_ms_median", "exposed_fraction", "bytes_sent_per_step",
     "overhead_bytes_per_step", "state_bytes", "peak_rss_bytes",
@@ -161,6 +161,24 @@ class Train(harness.CommandTest):
             [harness.CADRE, "eval", out], capture_output=True, text=True,
             timeout=60, cwd="/", env=harness.environment())
         self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_the_ring_is_named_and_reproduced_with_as_many_ranks(self):
+        out, summary = self.train("-n", "2", "--set", "parallel.order=ring",
+                                  "--set", "parallel.leaves=4")
+        self.assertEqual(summary["order"], "ring")
+        self.assertIn("order: ring", (out / "config.yaml").read_text())
+        _, canonical = self.train("-n", "2", "--set", "parallel.leaves=4")
+        self.assertEqual(canonical["order"], "canonical")
+        self.assertNotEqual(canonical["identity"], summary["identity"])
+
+        program, *arguments = shlex.split(summary["reproduce"])
+        self.assertIn("-n 2", summary["reproduce"])
+        again = self.new_out()
+        done = self.cadre(*arguments, "--out", again)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        other = json.loads((again / "summary.json").read_text())
+        self.assertEqual(other["params_hash"], summary["params_hash"])
+        self.assertEqual(other["identity"], summary["identity"])
 
     def test_its_own_configuration_reproduces_a_run(self):
         out, summary = self.train(

@@ -408,6 +408,13 @@ static void a_broken_group_lets_go_of_its_callers_memory(void **state)
     cadre_inproc_world_destroy(world);
 }
 
+static int use_ring(void **state)
+{
+    (void)state;
+    use_order(CADRE_ORDER_RING);
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -426,5 +433,6 @@ int main(void)
         cmocka_unit_test(pending_works_end_with_the_group),
         cmocka_unit_test(a_broken_group_lets_go_of_its_callers_memory),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("canonical", tests, NULL, NULL) +
+           cmocka_run_group_tests_name("ring", tests, use_ring, NULL);
 }

@@ -39,6 +39,24 @@ static void runs_ranks_as_threads(void **state)
             sum_ranks, &(plan){0}, NULL));
 }
 
+static cadre_status check_ring(cadre_group *world, void *ctx)
+{
+    (void)ctx;
+    return strcmp(cadre_order_name(world), "ring") == 0
+               ? CADRE_OK
+               : cadre_fail(CADRE_ERR_INTERNAL, "another order");
+}
+
+static void groups_have_the_order_that_was_wished_for(void **state)
+{
+    (void)state;
+    const cadre_init_options options = {.order = "ring"};
+    CHECK_OK(cadre_launch_threads(1, &options, check_ring, NULL, NULL));
+    CHECK_OK(cadre_launch_threads(3, &options, check_ring, NULL, NULL));
+    CHECK_FAILS(cadre_launch_threads(1, NULL, check_ring, NULL, NULL),
+        CADRE_ERR_INTERNAL, "another order");
+}
+
 static cadre_status fail_one(cadre_group *world, void *ctx)
 {
     plan *p = ctx;
@@ -87,6 +105,10 @@ static void refuses_what_makes_no_sense(void **state)
         cadre_launch_threads(
             2, &(cadre_init_options){.transport = "tcp"}, sum_ranks, &p, NULL),
         CADRE_ERR_INVALID_ARG, "not 'tcp'");
+    CHECK_FAILS(cadre_launch_threads(2, &(cadre_init_options){.order = "tree"},
+                    sum_ranks, &p, NULL),
+        CADRE_ERR_INVALID_ARG,
+        "order is 'tree'; it can be 'canonical' or 'ring'");
     CHECK_FAILS(cadre_launch_threads(2, &(cadre_init_options){.timeout_ms = -1},
                     sum_ranks, &p, NULL),
         CADRE_ERR_INVALID_ARG, "timeout_ms");
@@ -96,6 +118,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_ranks_as_threads),
+        cmocka_unit_test(groups_have_the_order_that_was_wished_for),
         cmocka_unit_test(tells_the_first_failure),
         cmocka_unit_test(does_not_wait_for_a_rank_that_has_returned),
         cmocka_unit_test(refuses_what_makes_no_sense),

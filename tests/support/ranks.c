@@ -86,6 +86,13 @@ cadre_status open_link(rank_link link, int rank, int n, uint64_t generation,
     return status;
 }
 
+static cadre_order order_in_use = CADRE_ORDER_CANONICAL;
+
+void use_order(cadre_order order)
+{
+    order_in_use = order;
+}
+
 typedef struct ranks {
     rank_link link;
     int n;
@@ -122,6 +129,7 @@ static void be_rank(void *ctx)
     }
     RANK_OK(cadre_group_create(
         me->rank, all->n, all->timeout_ms, transport, watch, &group));
+    cadre_group_set_order(group, order_in_use);
     all->body(group, all->ctx);
     cadre_group_release(group);
 }

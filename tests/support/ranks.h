@@ -29,6 +29,9 @@ void connect_all(rank_link link, int n, int *sockets);
 cadre_status open_link(rank_link link, int rank, int n, uint64_t generation,
     const int *sockets, cadre_transport **out);
 
+/** The order of reduction of the groups that are made next. */
+void use_order(cadre_order order);
+
 /** What a rank does with its group, which is released after it returns. */
 typedef void (*rank_body)(cadre_group *group, void *ctx);
 

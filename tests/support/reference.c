@@ -168,6 +168,18 @@ void reference_fill(cadre_dtype dtype, uint32_t rank, void *run, size_t count)
     }
 }
 
+// Thirteen of them are at most 104 quarters: seven bits, which bf16 has.
+void reference_fill_dyadic(
+    cadre_dtype dtype, uint32_t rank, void *run, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        int quarters = (int)((i * 7 + rank * 5) % 17) - 8;
+        store(dtype, run, i,
+            reference_is_real(dtype) ? (number){.real = quarters * 0.25}
+                                     : (number){.whole = quarters});
+    }
+}
+
 // --- reductions ---
 
 static double combine_reals(cadre_reduce_op op, double a, double b)
@@ -212,6 +224,16 @@ static double rounded(cadre_dtype dtype, double value)
     return dtype == CADRE_F64 ? value : (double)(float)value;
 }
 
+static number combine(
+    cadre_dtype dtype, cadre_reduce_op op, number left, number right)
+{
+    if (reference_is_real(dtype)) {
+        return (number){
+            .real = rounded(dtype, combine_reals(op, left.real, right.real))};
+    }
+    return (number){.whole = combine_integers(op, left.whole, right.whole)};
+}
+
 // The tree over the runs [lo, hi), which is split at the largest power of two
 // below their number.
 static number reduce_runs(cadre_dtype dtype, cadre_reduce_op op,
@@ -226,21 +248,39 @@ static number reduce_runs(cadre_dtype dtype, cadre_reduce_op op,
     }
     number left = reduce_runs(dtype, op, runs, lo, lo + half, i);
     number right = reduce_runs(dtype, op, runs, lo + half, hi, i);
-    if (reference_is_real(dtype)) {
-        return (number){
-            .real = rounded(dtype, combine_reals(op, left.real, right.real))};
+    return combine(dtype, op, left, right);
+}
+
+static void finish(cadre_dtype dtype, cadre_reduce_op op, number result, int n,
+    size_t i, void *out)
+{
+    if (op == CADRE_MEAN) {
+        result.real = rounded(dtype, result.real / n);
     }
-    return (number){.whole = combine_integers(op, left.whole, right.whole)};
+    store(dtype, out, i, result);
 }
 
 void reference_reduce(cadre_dtype dtype, cadre_reduce_op op,
     const void *const runs[], int n, size_t i, void *out)
 {
-    number result = reduce_runs(dtype, op, runs, 0, n, i);
-    if (op == CADRE_MEAN) {
-        result.real = rounded(dtype, result.real / n);
+    finish(dtype, op, reduce_runs(dtype, op, runs, 0, n, i), n, i, out);
+}
+
+void reference_reduce_ring(cadre_dtype dtype, cadre_reduce_op op,
+    const void *const runs[], int n, int owner, size_t i, void *out)
+{
+    number sum = load(dtype, runs[(owner + 1) % n], i);
+    for (int step = 2; step <= n; step++) {
+        number own = load(dtype, runs[(owner + step) % n], i);
+        sum = combine(dtype, op, sum, own);
     }
-    store(dtype, out, i, result);
+    finish(dtype, op, sum, n, i, out);
+}
+
+double reference_value(cadre_dtype dtype, const void *run, size_t i)
+{
+    number value = load(dtype, run, i);
+    return reference_is_real(dtype) ? value.real : (double)value.whole;
 }
 
 size_t reference_difference(

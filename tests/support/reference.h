@@ -33,6 +33,23 @@ void reference_reduce(cadre_dtype dtype, cadre_reduce_op op,
     const void *const runs[], int n, size_t i, void *out);
 
 /**
+ * The same round the ring of n ranks: from the rank after the element's owner to
+ * the owner.
+ */
+void reference_reduce_ring(cadre_dtype dtype, cadre_reduce_op op,
+    const void *const runs[], int n, int owner, size_t i, void *out);
+
+/** An element as a number; of i64 only what a double can hold. */
+double reference_value(cadre_dtype dtype, const void *run, size_t i);
+
+/**
+ * Fills count elements with small dyadic numbers, which no order of summation
+ * over 13 ranks rounds, also not in 16 bits.
+ */
+void reference_fill_dyadic(
+    cadre_dtype dtype, uint32_t rank, void *run, size_t count);
+
+/**
  * The first of count elements in which two runs differ, or count.  A NaN equals
  * any other.
  */

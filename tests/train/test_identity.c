@@ -25,7 +25,7 @@ static uint64_t hash_on(
     };
     cadre_task task = {.train = &data};
     CHECK_OK(cadre_recipe_find(config->recipe, &task.recipe));
-    return cadre_identity_hash(config, &task, n_leaves);
+    return cadre_identity_hash(config, &task, &(cadre_dealing){n_leaves, 2, 3});
 }
 
 static uint64_t hash_of(const cadre_train_config *config, int n_leaves)
@@ -79,6 +79,25 @@ static void what_may_change_bits_is_in_it(void **state)
     }
 }
 
+static void the_ring_has_ranks_and_fold_in_it(void **state)
+{
+    (void)state;
+    static const cadre_dealing dealings[] = {{8, 2, 3}, {8, 2, 4}, {8, 1, 3}};
+    cadre_dataset data = {.n_classes = 10};
+    cadre_task task = {.train = &data};
+    cadre_train_config c = config_of_recipe();
+    CHECK_OK(cadre_recipe_find(c.recipe, &task.recipe));
+    uint64_t canonical = cadre_identity_hash(&c, &task, &dealings[0]);
+    for (int i = 0; i < 3; i++) {
+        assert_true(cadre_identity_hash(&c, &task, &dealings[i]) == canonical);
+    }
+    snprintf(c.order, sizeof(c.order), "ring");
+    uint64_t ring = cadre_identity_hash(&c, &task, &dealings[0]);
+    assert_true(ring != canonical);
+    assert_true(cadre_identity_hash(&c, &task, &dealings[1]) != ring);
+    assert_true(cadre_identity_hash(&c, &task, &dealings[2]) != ring);
+}
+
 static void a_pass_of_the_largest_leaf_is_the_whole_leaf(void **state)
 {
     (void)state;
@@ -95,7 +114,7 @@ static void the_command_says_what_differs_from_the_recipe(void **state)
 {
     (void)state;
     cadre_train_config c = config_of_recipe();
-    char *command = cadre_identity_command(&c, 8, 300);
+    char *command = cadre_identity_command(&c, &(cadre_dealing){8, 2, 3}, 300);
     assert_string_equal(command,
         "cadre train mlp-fashion -n 1 --steps 300 --set parallel.leaves=8");
     cadre_free(command);
@@ -105,11 +124,19 @@ static void the_command_says_what_differs_from_the_recipe(void **state)
     c.momentum = 0.9;
     c.global_batch = 63;
     snprintf(c.data_path, sizeof(c.data_path), "/it's here");
-    command = cadre_identity_command(&c, 1, 5);
+    command = cadre_identity_command(&c, &(cadre_dealing){1, 1, 1}, 5);
     assert_string_equal(command,
         "cadre train mlp-fashion -n 1 --steps 5 --set parallel.leaves=1 "
         "--set train.global_batch=63 --set optim.name=sgd --set optim.lr=0.1 "
         "--set optim.momentum=0.9 --set data.path='/it'\\''s here'");
+    cadre_free(command);
+
+    c = config_of_recipe();
+    snprintf(c.order, sizeof(c.order), "ring");
+    command = cadre_identity_command(&c, &(cadre_dealing){8, 2, 3}, 4);
+    assert_string_equal(command,
+        "cadre train mlp-fashion -n 3 --steps 4 --set parallel.leaves=8 "
+        "--set parallel.order=ring --set parallel.fold=2");
     cadre_free(command);
 }
 
@@ -118,6 +145,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_may_change_freely_is_not_in_it),
         cmocka_unit_test(what_may_change_bits_is_in_it),
+        cmocka_unit_test(the_ring_has_ranks_and_fold_in_it),
         cmocka_unit_test(a_pass_of_the_largest_leaf_is_the_whole_leaf),
         cmocka_unit_test(the_command_says_what_differs_from_the_recipe),
     };

@@ -46,6 +46,25 @@ static void the_header_is_what_the_document_says(void **state)
     assert_int_equal(header[19], 1);
     CHECK_OK(cadre_frame_decode(header, &back));
     assert_true(back.checked);
+    assert_false(back.call.ring);
+
+    checked.call.ring = true;
+    cadre_frame_encode(&checked, header);
+    assert_int_equal(header[19], 3);
+    CHECK_OK(cadre_frame_decode(header, &back));
+    assert_true(back.checked);
+    assert_true(back.call.ring);
+}
+
+static void orders_that_differ_are_told_before_all_else(void **state)
+{
+    (void)state;
+    cadre_frame theirs = example;
+    theirs.call.ring = true;
+    theirs.call.count = 1;
+    CHECK_FAILS(cadre_frame_compare(&theirs, 2, &example.call, 77),
+        CADRE_ERR_DESYNC,
+        "rank 2 reduces in order 'canonical', rank 5 in order 'ring'");
 }
 
 static void flags_that_nobody_knows_are_refused(void **state)
@@ -210,6 +229,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_header_is_what_the_document_says),
+        cmocka_unit_test(orders_that_differ_are_told_before_all_else),
         cmocka_unit_test(flags_that_nobody_knows_are_refused),
         cmocka_unit_test(headers_come_back),
         cmocka_unit_test(any_flipped_bit_is_noticed),
