@@ -229,7 +229,7 @@ static void large_vectors_have_the_same_bits_in_every_run(void **state)
             run_as_threads((rank_link)link, n, 0, check_large, &t);
             run_as_threads((rank_link)link, n, 0, check_large, &t);
         }
-        run_as_processes(n, 0, check_large, &t);
+        run_as_processes(LINK_SHM, n, 0, check_large, &t);
         free_table(&t);
     }
 }
