@@ -359,6 +359,21 @@ ssize_t cadre_socket_send(int fd, const void *data, size_t nbytes, int passed)
     return sendmsg(fd, &message, MSG_NOSIGNAL);
 }
 
+// There may be room for more than one; they are no use, and would stay open.
+static void take_descriptors(const struct cmsghdr *header, int *passed)
+{
+    int fds[sizeof(passing) / sizeof(int)];
+    size_t n = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    memcpy(fds, CMSG_DATA(header), n * sizeof(int));
+    if (n == 1) {
+        *passed = fds[0];
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        close(fds[i]);
+    }
+}
+
 ssize_t cadre_socket_receive(int fd, void *data, size_t nbytes, int *passed)
 {
     passing control = {.bytes = {0}};
@@ -371,9 +386,8 @@ ssize_t cadre_socket_receive(int fd, void *data, size_t nbytes, int *passed)
     ssize_t n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
     struct cmsghdr *header = n >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
     if (header != NULL && header->cmsg_level == SOL_SOCKET &&
-        header->cmsg_type == SCM_RIGHTS &&
-        header->cmsg_len == CMSG_LEN(sizeof(int))) {
-        memcpy(passed, CMSG_DATA(header), sizeof(int));
+        header->cmsg_type == SCM_RIGHTS) {
+        take_descriptors(header, passed);
     }
     return n;
 }

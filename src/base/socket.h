@@ -81,7 +81,10 @@ bool cadre_socket_adopt(int fd);
 /** As send(), without a signal if the peer is gone; passed: -1 or goes along. */
 ssize_t cadre_socket_send(int fd, const void *data, size_t nbytes, int passed);
 
-/** As recv(); *passed is a descriptor that came along, or -1. */
+/**
+ * As recv(); *passed is a descriptor that came along, or -1.  Of several that
+ * came at once, all are closed.
+ */
 ssize_t cadre_socket_receive(int fd, void *data, size_t nbytes, int *passed);
 
 #endif // CADRE_BASE_SOCKET_H
