@@ -88,7 +88,7 @@ CADRE_API int cadre_world_size(const cadre_group *group);
 /** The transport in use: "inproc", "tcp", or "none" for a group of one. */
 CADRE_API const char *cadre_transport_name(const cadre_group *group);
 
-/** The algorithm of reductions in use: "direct", or "none" for a group of one. */
+/** The algorithm of reductions in use: "direct"; "none" for a group of one. */
 CADRE_API const char *cadre_algorithm_name(const cadre_group *group);
 
 /**
