@@ -144,15 +144,15 @@ static cadre_status measure_all(
     for (size_t nbytes = bench_next_size(plan, 0); nbytes > 0;
          nbytes = bench_next_size(plan, nbytes)) {
         bench_row row;
-        bool stopped = false;
+        int stopped_by = 0;
         size_t count = bench_count(plan, cadre_world_size(world), nbytes);
         cadre_status status =
-            bench_measure(world, plan, buffer, count, &row, &stopped);
+            bench_measure(world, plan, buffer, count, &row, &stopped_by);
         if (status != CADRE_OK) {
             return status;
         }
-        if (stopped) {
-            atomic_store(&job->exit_status, EXIT_SIGNALLED + stop_signal(NULL));
+        if (stopped_by != 0) {
+            atomic_store(&job->exit_status, EXIT_SIGNALLED + stopped_by);
             return CADRE_OK;
         }
         take_note(world, job, &row);
@@ -203,11 +203,13 @@ static int run_as_threads(const bench_plan *plan, int n_ranks)
     return outcome(status, &job);
 }
 
-// What a launcher has made of this process, or a rank that is alone.
+// What a launcher has made of this process.
 static int join_and_run(const bench_wishes *w, const bench_plan *plan)
 {
     bench_job job = {.plan = plan};
-    stop_install(is_launched() ? NULL : on_stop);
+    // A launcher of ours says itself that a signal came.
+    bool says = !w->started && strcmp(launched_rank(), "0") == 0;
+    stop_install(says ? on_stop : NULL);
     cadre_group *world;
     cadre_status status = cadre_init(&plan->group, &world);
     if (status != CADRE_OK) {

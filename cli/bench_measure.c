@@ -89,12 +89,12 @@ static size_t count_wrong(const measurement *m)
 }
 
 // Whether a signal has come to any rank: they stop together.
-static cadre_status agree_to_stop(const measurement *m, bool *stopped)
+static cadre_status agree_to_stop(const measurement *m, int *stopped_by)
 {
     int64_t any = stop_signal(NULL);
     cadre_status status =
         cadre_allreduce(m->world, &any, &any, 1, CADRE_I64, CADRE_MAX, NULL);
-    *stopped = any != 0;
+    *stopped_by = (int)any;
     return status;
 }
 
@@ -114,21 +114,21 @@ static cadre_status call_once(measurement *m, double *us)
     return status;
 }
 
-static cadre_status call_many(measurement *m, bool *stopped)
+static cadre_status call_many(measurement *m, int *stopped_by)
 {
     // Often enough for who waits, seldom enough to cost nothing.
     int64_t calls_between = m->total < 1 << 20 ? 32 : 1;
     double warm_up_us;
-    *stopped = false;
+    *stopped_by = 0;
     for (int64_t i = -m->plan->warmups; i < m->n; i++) {
         cadre_status status = CADRE_OK;
         if (i % calls_between == 0) {
-            status = agree_to_stop(m, stopped);
+            status = agree_to_stop(m, stopped_by);
         }
-        if (status == CADRE_OK && !*stopped) {
+        if (status == CADRE_OK && *stopped_by == 0) {
             status = call_once(m, i < 0 ? &warm_up_us : &m->us[i]);
         }
-        if (status != CADRE_OK || *stopped) {
+        if (status != CADRE_OK || *stopped_by != 0) {
             return status;
         }
     }
@@ -187,7 +187,7 @@ static void make_patterns(measurement *m)
 }
 
 cadre_status bench_measure(cadre_group *world, const bench_plan *plan,
-    void *buffer, size_t count, bench_row *row, bool *stopped)
+    void *buffer, size_t count, bench_row *row, int *stopped_by)
 {
     measurement m = {
         .world = world,
@@ -208,9 +208,9 @@ cadre_status bench_measure(cadre_group *world, const bench_plan *plan,
             m.counts[r] = count;
         }
         make_patterns(&m);
-        status = call_many(&m, stopped);
+        status = call_many(&m, stopped_by);
     }
-    if (status == CADRE_OK && !*stopped) {
+    if (status == CADRE_OK && *stopped_by == 0) {
         status = gather(&m);
         *row = make_row(&m);
     }

@@ -26,11 +26,11 @@ typedef struct bench_row {
 
 /**
  * Measures calls of `count` elements (bench_count()) in a buffer that holds
- * them.  Every rank gets the same row.  *stopped: a signal came, to some rank,
- * and there is no row.
+ * them.  Every rank gets the same row.  *stopped_by: the signal that came, to
+ * whichever rank, and then there is no row; or 0.
  */
 CADRE_MUST_CHECK cadre_status bench_measure(cadre_group *world,
     const bench_plan *plan, void *buffer, size_t count, bench_row *row,
-    bool *stopped);
+    int *stopped_by);
 
 #endif // CADRE_CLI_BENCH_MEASURE_H

@@ -240,6 +240,20 @@ class Bench(harness.CommandTest):
                 self.assertEqual(out, "")  # no row of half a measurement
                 self.assertEqual(errors.strip().count("\n"), 0, errors)
 
+    def test_a_signal_to_one_rank_ends_all(self):
+        process = subprocess.Popen(
+            [harness.CADRE, "run", "-n", "2", "--", "sh", "-c",
+             'test $RANK = 0 || echo $$ >pid; exec "$0" bench allreduce -b 64K '
+             "-e 128K -i 1000000", harness.CADRE], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            cwd=self.folder, env=harness.environment())
+        while "(B)" not in process.stdout.readline():
+            self.assertIsNone(process.poll())
+        os.kill(int((self.folder / "pid").read_text()), signal.SIGINT)
+        out, errors = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, out, errors),
+                         (128 + signal.SIGINT, "", ""))
+
 
 if __name__ == "__main__":
     harness.main()
