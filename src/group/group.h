@@ -63,6 +63,19 @@ cadre_status cadre_exchange(cadre_group *group, cadre_call call,
     const cadre_part *sends, int n_sends, const cadre_part *receives,
     int n_receives, cadre_work **out);
 
+/** When an operation that is waited for from now on has lasted too long. */
+cadre_deadline cadre_group_deadline(const cadre_group *group);
+
+/**
+ * As cadre_work_test(), but sleeps until something moves or wakes it.  Passing
+ * the deadline is a failure, as in cadre_work_wait().
+ */
+cadre_status cadre_work_await(
+    cadre_work *work, cadre_deadline deadline, bool *done);
+
+/** Ends a sleep of another thread in cadre_work_await().  Any thread. */
+void cadre_group_wake(cadre_group *group);
+
 /** Moves data without sleeping.  CADRE_OK while the group is whole. */
 cadre_status cadre_group_progress(cadre_group *group);
 

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/fail.h"
 #include "cadre/cadre.h"
+#include "state/placement.h"
 #include "train/identity.h"
 #include "train/values.h"
 #include <signal.h>
@@ -128,11 +129,11 @@ static json_t *make_setting(const cadre_outcome *o)
     return json_pack(
         "{s:s, s:i, s:i, s:s, s:i, s:i, s:s, s:s, s:s, s:s, s:o, s:o}",
         "recipe", c->recipe, "world_size", d.world_size, "threads", c->threads,
-        "mode", "ddp", "leaves", d.n_leaves, "fold", d.block, "precision",
-        "f32", "order", cadre_order_name(o->world), "transport",
-        cadre_transport_name(o->world), "isa", cadre_compute_isa(),
-        "library_versions", make_versions(), "identity",
-        cadre_json_hash(cadre_identity_hash(c, o->task, &d)));
+        "mode", cadre_placement_of((int)c->mode)->mode, "leaves", d.n_leaves,
+        "fold", d.block, "precision", "f32", "order",
+        cadre_order_name(o->world), "transport", cadre_transport_name(o->world),
+        "isa", cadre_compute_isa(), "library_versions", make_versions(),
+        "identity", cadre_json_hash(cadre_identity_hash(c, o->task, &d)));
 }
 
 // What came of it.
