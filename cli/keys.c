@@ -63,7 +63,7 @@ static const choice overlaps[] = {{"off", 0, false}, {"on", 0, true}, {0}};
 static const choice orders[] =
     {{"canonical", 0, false}, {"ring", 0, true}, {0}};
 static const choice transports[] = {{"auto", 0, false}, {"inproc", 0, false},
-    {"tcp", 0, false}, {"shm", 0, true}, {"ucx", 0, true}, {0}};
+    {"tcp", 0, false}, {"shm", 0, false}, {"ucx", 0, true}, {0}};
 
 #define AT(field) .offset = offsetof(cadre_train_config, field)
 

@@ -45,7 +45,8 @@ typedef struct cadre_group cadre_group;
 typedef struct cadre_work cadre_work;
 
 typedef struct cadre_init_options {
-    const char *transport; // "tcp"; NULL or "auto": the best that connects all
+    // "shm" or "tcp"; NULL or "auto": shm if all ranks share a host, else tcp
+    const char *transport;
     int timeout_ms; // a rank silent that long is lost; 0: 30000.  An operation
                     // may last ten times as long while all ranks give signs of
                     // life
@@ -85,12 +86,12 @@ CADRE_API int cadre_rank(const cadre_group *group);
 /** The number of ranks, at least 1. */
 CADRE_API int cadre_world_size(const cadre_group *group);
 
-/** The transport in use: "inproc", "tcp", or "none" for a group of one. */
+/** The transport in use: "inproc", "shm", "tcp", or "none" for a group of one. */
 CADRE_API const char *cadre_transport_name(const cadre_group *group);
 
 /**
  * How its collectives are carried out: "shared" in memory that all ranks reach
- * (inproc), else "direct", by frames from each rank to each.
+ * (inproc, shm), else "direct", by frames from each rank to each.
  */
 CADRE_API const char *cadre_algorithm_name(const cadre_group *group);
 

@@ -15,6 +15,7 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 enum {
@@ -73,6 +74,39 @@ static int look_up(
     return *n > 0 ? 0 : EAI_NONAME;
 }
 
+static const char unix_scheme[] = "unix:";
+
+// Abstract names begin with a zero, and end where the address does.
+static bool parse_unix(const char *name, cadre_address *out)
+{
+    struct sockaddr_un *a = (struct sockaddr_un *)&out->storage;
+    size_t nbytes = strlen(name);
+    if (nbytes == 0 || nbytes >= sizeof(a->sun_path)) {
+        return false;
+    }
+    *out = (cadre_address){.storage.ss_family = AF_UNIX};
+    memcpy(a->sun_path + 1, name, nbytes);
+    out->nbytes =
+        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + nbytes);
+    return true;
+}
+
+static void write_unix(
+    const cadre_address *address, char text[CADRE_ADDRESS_BYTES])
+{
+    const struct sockaddr_un *a = (const struct sockaddr_un *)&address->storage;
+    size_t head = offsetof(struct sockaddr_un, sun_path) + 1;
+    size_t nbytes = address->nbytes > head ? address->nbytes - head : 0;
+    snprintf(text, CADRE_ADDRESS_BYTES, "%s%.*s", unix_scheme, (int)nbytes,
+        a->sun_path + 1);
+}
+
+void cadre_address_unnamed(cadre_address *out)
+{
+    *out = (cadre_address){
+        .storage.ss_family = AF_UNIX, .nbytes = sizeof(sa_family_t)};
+}
+
 cadre_status cadre_address_resolve(
     const char *text, cadre_address *out, int most, int *n)
 {
@@ -86,6 +120,10 @@ cadre_status cadre_address_resolve(
 
 bool cadre_address_parse(const char *text, cadre_address *out)
 {
+    size_t scheme = strlen(unix_scheme);
+    if (strncmp(text, unix_scheme, scheme) == 0) {
+        return parse_unix(text + scheme, out);
+    }
     int n;
     return look_up(text, AI_NUMERICHOST, out, 1, &n) == 0;
 }
@@ -93,6 +131,10 @@ bool cadre_address_parse(const char *text, cadre_address *out)
 void cadre_address_text(
     const cadre_address *address, char text[CADRE_ADDRESS_BYTES])
 {
+    if (address->storage.ss_family == AF_UNIX) {
+        write_unix(address, text);
+        return;
+    }
     char host[64];
     char port[8];
     if (getnameinfo((const struct sockaddr *)&address->storage, address->nbytes,
@@ -262,6 +304,14 @@ int cadre_socket_error(int fd)
     return error == 0 && is_own_peer(fd) ? ECONNREFUSED : error;
 }
 
+bool cadre_socket_is_unix(int fd)
+{
+    int domain = AF_UNSPEC;
+    socklen_t nbytes = sizeof(domain);
+    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &nbytes) == 0 &&
+           domain == AF_UNIX;
+}
+
 bool cadre_socket_adopt(int fd)
 {
     int type = 0;
@@ -309,6 +359,21 @@ ssize_t cadre_socket_send(int fd, const void *data, size_t nbytes, int passed)
     return sendmsg(fd, &message, MSG_NOSIGNAL);
 }
 
+// There may be room for more than one; they are no use, and would stay open.
+static void take_descriptors(const struct cmsghdr *header, int *passed)
+{
+    int fds[sizeof(passing) / sizeof(int)];
+    size_t n = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    memcpy(fds, CMSG_DATA(header), n * sizeof(int));
+    if (n == 1) {
+        *passed = fds[0];
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        close(fds[i]);
+    }
+}
+
 ssize_t cadre_socket_receive(int fd, void *data, size_t nbytes, int *passed)
 {
     passing control = {.bytes = {0}};
@@ -321,9 +386,8 @@ ssize_t cadre_socket_receive(int fd, void *data, size_t nbytes, int *passed)
     ssize_t n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
     struct cmsghdr *header = n >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
     if (header != NULL && header->cmsg_level == SOL_SOCKET &&
-        header->cmsg_type == SCM_RIGHTS &&
-        header->cmsg_len == CMSG_LEN(sizeof(int))) {
-        memcpy(passed, CMSG_DATA(header), sizeof(int));
+        header->cmsg_type == SCM_RIGHTS) {
+        take_descriptors(header, passed);
     }
     return n;
 }

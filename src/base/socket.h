@@ -34,7 +34,10 @@ cadre_status cadre_address_resolve(
 /** Reads what cadre_address_text() wrote; never asks a resolver. */
 bool cadre_address_parse(const char *text, cadre_address *out);
 
-/** "127.0.0.1:4000" or "[::1]:4000". */
+/** A Unix socket that gets its abstract name when it listens. */
+void cadre_address_unnamed(cadre_address *out);
+
+/** "127.0.0.1:4000", "[::1]:4000" or, of an abstract name, "unix:0000a". */
 void cadre_address_text(
     const cadre_address *address, char text[CADRE_ADDRESS_BYTES]);
 
@@ -67,6 +70,8 @@ int cadre_socket_connect(const cadre_address *address);
 /** What became of cadre_socket_connect(): 0, or an errno value. */
 int cadre_socket_error(int fd);
 
+bool cadre_socket_is_unix(int fd);
+
 /**
  * Takes over a socket that was inherited: non-blocking, and not handed on.
  * False if fd is no connected Unix stream socket.
@@ -76,7 +81,10 @@ bool cadre_socket_adopt(int fd);
 /** As send(), without a signal if the peer is gone; passed: -1 or goes along. */
 ssize_t cadre_socket_send(int fd, const void *data, size_t nbytes, int passed);
 
-/** As recv(); *passed is a descriptor that came along, or -1. */
+/**
+ * As recv(); *passed is a descriptor that came along, or -1.  Of several that
+ * came at once, all are closed.
+ */
 ssize_t cadre_socket_receive(int fd, void *data, size_t nbytes, int *passed);
 
 #endif // CADRE_BASE_SOCKET_H

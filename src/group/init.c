@@ -17,9 +17,18 @@ enum {
     TIMEOUTS_TO_JOIN = 10,
 };
 
-static cadre_status check_transport(const char *name)
+static cadre_status check_transport(const char *name, cadre_link *wish)
 {
-    if (name == NULL || strcmp(name, "auto") == 0 || strcmp(name, "tcp") == 0) {
+    if (name == NULL || strcmp(name, "auto") == 0) {
+        *wish = CADRE_LINK_AUTO;
+        return CADRE_OK;
+    }
+    if (strcmp(name, "tcp") == 0) {
+        *wish = CADRE_LINK_TCP;
+        return CADRE_OK;
+    }
+    if (strcmp(name, "shm") == 0) {
+        *wish = CADRE_LINK_SHM;
         return CADRE_OK;
     }
     if (strcmp(name, "inproc") == 0) {
@@ -29,13 +38,13 @@ static cadre_status check_transport(const char *name)
             "processes");
     }
     return cadre_fail(CADRE_ERR_UNSUPPORTED,
-        "transport '%s' is not built yet: 'tcp' and 'auto' are", name);
+        "transport '%s' is not built yet: 'shm', 'tcp' and 'auto' are", name);
 }
 
 static cadre_status check_options(
-    const cadre_init_options *options, int *timeout_ms)
+    const cadre_init_options *options, cadre_link *wish, int *timeout_ms)
 {
-    CADRE_TRY(check_transport(options->transport));
+    CADRE_TRY(check_transport(options->transport, wish));
     if (options->timeout_ms < 0 || options->timeout_ms > MOST_TIMEOUT_MS) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "timeout_ms is %d, but it goes from 1 to %d", options->timeout_ms,
@@ -47,15 +56,21 @@ static cadre_status check_options(
 }
 
 // Joins the others and puts transport and watch over the connections.
-static cadre_status connect_world(const cadre_place *place, int timeout_ms,
-    int *sockets, cadre_transport **transport, cadre_watch **watch)
+static cadre_status connect_world(const cadre_place *place, cadre_link link,
+    int timeout_ms, int *sockets, cadre_transport **transport,
+    cadre_watch **watch)
 {
     cadre_deadline deadline =
         cadre_deadline_in_ms((int64_t)TIMEOUTS_TO_JOIN * timeout_ms);
     cadre_member *member;
-    CADRE_TRY(cadre_member_join(place, timeout_ms, deadline, sockets, &member));
-    cadre_status status = cadre_tcp_open(place->rank, place->world_size,
-        cadre_member_generation(member), sockets, transport);
+    CADRE_TRY(cadre_member_join(
+        place, timeout_ms, deadline, &link, sockets, &member));
+    uint64_t generation = cadre_member_generation(member);
+    cadre_status status = link == CADRE_LINK_SHM
+                              ? cadre_shm_open(place->rank, place->world_size,
+                                    generation, sockets, transport)
+                              : cadre_tcp_open(place->rank, place->world_size,
+                                    generation, sockets, transport);
     if (status != CADRE_OK) {
         cadre_member_report(member, status, -1, cadre_error_text());
         cadre_member_leave(member);
@@ -72,12 +87,13 @@ cadre_status cadre_init(const cadre_init_options *options, cadre_group **out)
 {
     static const cadre_init_options defaults;
     cadre_place place;
+    cadre_link wish = CADRE_LINK_AUTO;
     int timeout_ms = 0;
     if (out == NULL) {
         return cadre_fail(CADRE_ERR_INVALID_ARG, "cadre_init: out is NULL");
     }
-    CADRE_TRY(
-        check_options(options == NULL ? &defaults : options, &timeout_ms));
+    CADRE_TRY(check_options(
+        options == NULL ? &defaults : options, &wish, &timeout_ms));
     CADRE_TRY(cadre_place_from_environment(&place));
     if (place.world_size == 1) {
         return cadre_group_create(0, 1, timeout_ms, NULL, NULL, out);
@@ -91,7 +107,7 @@ cadre_status cadre_init(const cadre_init_options *options, cadre_group **out)
     cadre_transport *transport;
     cadre_watch *watch;
     cadre_status status =
-        connect_world(&place, timeout_ms, sockets, &transport, &watch);
+        connect_world(&place, wish, timeout_ms, sockets, &transport, &watch);
     cadre_free(sockets);
     CADRE_TRY(status);
     return cadre_group_create(

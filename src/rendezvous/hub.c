@@ -56,6 +56,9 @@ struct cadre_hub {
     int witnessed;     // the rank whose loss was first reported; or -1
     char witness[256]; // who reported it, and what was seen
 
+    cadre_link link;
+    cadre_link_offer *offers; // of all ranks
+
     // Every rank is released once at most; one welcome, one verdict.
     step *steps;
     int n_steps;
@@ -73,8 +76,9 @@ cadre_status cadre_hub_create(const cadre_hub_options *options, cadre_hub **out)
         return CADRE_ERR_NO_MEMORY;
     }
     hub->steps = cadre_alloc_array(n + 2, sizeof(hub->steps[0]));
-    if (hub->steps == NULL) {
-        cadre_free(hub);
+    hub->offers = cadre_alloc_array(n, sizeof(hub->offers[0]));
+    if (hub->steps == NULL || hub->offers == NULL) {
+        cadre_hub_destroy(hub);
         return CADRE_ERR_NO_MEMORY;
     }
     hub->options = *options;
@@ -87,6 +91,7 @@ cadre_status cadre_hub_create(const cadre_hub_options *options, cadre_hub **out)
 void cadre_hub_destroy(cadre_hub *hub)
 {
     if (hub != NULL) {
+        cadre_free(hub->offers);
         cadre_free(hub->steps);
         cadre_free(hub);
     }
@@ -214,8 +219,41 @@ static cadre_status refuse(cadre_hub *hub, int64_t now_ms)
     return CADRE_ERR_DESYNC;
 }
 
+// Says why nothing connects the ranks.
+static void pronounce_apart(cadre_hub *hub, int a, int b)
+{
+    char name_of_a[NAME_BYTES];
+    char name_of_b[NAME_BYTES];
+    char text[2 * (size_t)NAME_BYTES + 128];
+    name_rank(hub, a, name_of_a);
+    name_rank(hub, b, name_of_b);
+    cadre_link wish_of_a = hub->offers[a].wish;
+    cadre_link wish_of_b = hub->offers[b].wish;
+    if (wish_of_a != CADRE_LINK_AUTO && wish_of_b != CADRE_LINK_AUTO &&
+        wish_of_a != wish_of_b) {
+        snprintf(text, sizeof(text),
+            "ranks disagree: %s wants transport '%s', %s wants '%s'", name_of_a,
+            cadre_link_name(wish_of_a), name_of_b, cadre_link_name(wish_of_b));
+        pronounce(hub, CADRE_ERR_DESYNC, -1, text);
+        return;
+    }
+    snprintf(text, sizeof(text),
+        "transport 'shm' is wanted, but %s and %s share no host: choose 'tcp' "
+        "or 'auto'",
+        name_of_a, name_of_b);
+    pronounce(hub, CADRE_ERR_UNSUPPORTED, -1, text);
+}
+
 static void welcome(cadre_hub *hub)
 {
+    int a;
+    int b;
+    hub->link = cadre_link_choose(
+        hub->offers, hub->options.world_size, hub->options.launched, &a, &b);
+    if (hub->link == CADRE_LINK_AUTO) {
+        pronounce_apart(hub, a, b);
+        return;
+    }
     hub->welcomed = true;
     push(hub, CADRE_HUB_WELCOME, -1);
     for (int r = 0; r < hub->options.world_size; r++) {
@@ -253,6 +291,7 @@ cadre_status cadre_hub_join_rank(
         memcpy(m->host, join->host, sizeof(m->host));
     }
     memcpy(m->address, join->address, sizeof(m->address));
+    hub->offers[join->rank] = join->offer;
     m->timeout_ms = join->timeout_ms;
     m->patient_until_ms = now_ms + join->patience_ms;
     m->heard = true;
@@ -477,7 +516,13 @@ bool cadre_hub_is_empty(const cadre_hub *hub)
 
 const char *cadre_hub_address(const cadre_hub *hub, int rank)
 {
-    return hub->members[rank].address;
+    return hub->link == CADRE_LINK_SHM ? hub->offers[rank].local
+                                       : hub->members[rank].address;
+}
+
+cadre_link cadre_hub_link(const cadre_hub *hub)
+{
+    return hub->link;
 }
 
 int cadre_hub_job_timeout_ms(const cadre_hub *hub)

@@ -16,6 +16,7 @@
 #define CADRE_RENDEZVOUS_HUB_H
 
 #include "base/socket.h"
+#include "rendezvous/link.h"
 #include "rendezvous/member.h"
 #include <stddef.h>
 
@@ -46,6 +47,7 @@ typedef struct cadre_hub_join {
     int pid;
     char host[CADRE_HOST_BYTES];
     char address[CADRE_ADDRESS_BYTES]; // where its peers reach it; or ""
+    cadre_link_offer offer;
 } cadre_hub_join;
 
 /** How a process ended. */
@@ -111,7 +113,10 @@ const cadre_verdict *cadre_hub_verdict(const cadre_hub *hub);
 /** Every rank that joined has left or is lost. */
 bool cadre_hub_is_empty(const cadre_hub *hub);
 
-/** Where rank's peers reach it. */
+/** What connects the ranks; once all have joined. */
+cadre_link cadre_hub_link(const cadre_hub *hub);
+
+/** Where rank's peers reach it, over what was chosen. */
 const char *cadre_hub_address(const cadre_hub *hub, int rank);
 
 /** How long any rank may be silent, or 0: what it says itself. */

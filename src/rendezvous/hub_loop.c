@@ -206,6 +206,7 @@ static void welcome_all(cadre_hub_loop *loop)
         .data = loop->welcome, .capacity = loop->welcome_bytes, .ok = true};
     cadre_welcome welcome = {.generation = loop->generation,
         .timeout_ms = cadre_hub_job_timeout_ms(loop->hub),
+        .link = cadre_hub_link(loop->hub),
         .n_addresses = n_addresses(loop)};
     memcpy(welcome.job_id, loop->job_id, sizeof(welcome.job_id));
     cadre_encode_welcome(&w, &welcome);

@@ -52,6 +52,7 @@ typedef struct joining {
     cadre_member *member;
     cadre_mesh *mesh; // NULL: the hub hands out connections
     int *sockets;
+    cadre_link link; // wished; once welcomed, chosen
     int n_connected; // by the hub
     bool welcomed;
     bool told; // the hub knows why this fails: it said so itself
@@ -124,18 +125,22 @@ static void give_sign(cadre_member *m)
     pthread_mutex_unlock(&m->mu);
 }
 
-static void say_join(cadre_member *m, int timeout_ms, cadre_deadline deadline,
-    const char address[CADRE_ADDRESS_BYTES])
+static void say_join(const joining *j, int timeout_ms, cadre_deadline deadline)
 {
+    cadre_member *m = j->member;
     cadre_hub_join join = {.rank = m->rank,
         .world_size = m->world_size,
         .timeout_ms = timeout_ms,
         .patience_ms = cadre_deadline_left_ms(deadline, INT32_MAX),
-        .pid = (int)getpid()};
+        .pid = (int)getpid(),
+        .offer.wish = j->link};
     if (gethostname(join.host, sizeof(join.host) - 1) != 0) {
         snprintf(join.host, sizeof(join.host), "unknown");
     }
-    memcpy(join.address, address, sizeof(join.address));
+    cadre_machine_text(join.offer.machine);
+    if (j->mesh != NULL) {
+        cadre_mesh_addresses(j->mesh, join.address, join.offer.local);
+    }
     pthread_mutex_lock(&m->mu);
     cadre_writer w = cadre_mailbox_writer(&m->box);
     cadre_encode_join(&w, &join);
@@ -164,12 +169,13 @@ static cadre_status take_welcome(joining *j, cadre_message *message)
     }
     j->welcomed = true;
     j->member->generation = w.generation;
+    j->link = w.link;
     if (w.timeout_ms > 0) {
         set_timeout(j->member, w.timeout_ms);
     }
     if (j->mesh != NULL) {
-        CADRE_TRY(cadre_mesh_begin(
-            j->mesh, &j->member->credentials, w.job_id, w.generation));
+        CADRE_TRY(cadre_mesh_begin(j->mesh, &j->member->credentials, w.job_id,
+            w.generation, w.link == CADRE_LINK_SHM));
     }
     for (int r = 0; r < w.n_addresses; r++) {
         char address[CADRE_ADDRESS_BYTES];
@@ -290,7 +296,6 @@ static cadre_status join(const cadre_place *place, int timeout_ms,
     cadre_deadline deadline, joining *j, int *suspect)
 {
     cadre_member *m = j->member;
-    char address[CADRE_ADDRESS_BYTES] = "";
     CADRE_TRY(cadre_credentials_load(place, deadline, &m->credentials));
     if (place->hosts_hub) {
         warn_of_trust(m);
@@ -299,10 +304,10 @@ static cadre_status join(const cadre_place *place, int timeout_ms,
     CADRE_TRY(cadre_reach_hub(
         place, &m->credentials, deadline, &m->box.socket, &m->generation));
     if (m->hub_rank >= 0) {
-        CADRE_TRY(cadre_mesh_open(
-            m->box.socket, m->rank, m->world_size, address, &j->mesh));
+        CADRE_TRY(
+            cadre_mesh_open(m->box.socket, m->rank, m->world_size, &j->mesh));
     }
-    say_join(m, timeout_ms, deadline, address);
+    say_join(j, timeout_ms, deadline);
     // The hub says who is missing when the deadline has passed.
     cadre_deadline last = deadline > CADRE_NO_DEADLINE - GRACE_MS * 1000000LL
                               ? deadline
@@ -334,9 +339,9 @@ static void give_up(joining *j, cadre_status status, int suspect)
 }
 
 cadre_status cadre_member_join(const cadre_place *place, int timeout_ms,
-    cadre_deadline deadline, int *sockets, cadre_member **out)
+    cadre_deadline deadline, cadre_link *link, int *sockets, cadre_member **out)
 {
-    joining j = {.sockets = sockets};
+    joining j = {.sockets = sockets, .link = *link};
     int suspect = -1;
     CADRE_TRY(create(place, timeout_ms, &j.member));
     for (int r = 0; r < place->world_size; r++) {
@@ -351,6 +356,7 @@ cadre_status cadre_member_join(const cadre_place *place, int timeout_ms,
     if (j.member->host == NULL) {
         cadre_credentials_drop(&j.member->credentials);
     }
+    *link = j.link;
     *out = j.member;
     return CADRE_OK;
 }

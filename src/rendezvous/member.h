@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "cadre/status.h"
+#include "rendezvous/link.h"
 #include "rendezvous/place.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,7 +22,9 @@ typedef struct cadre_member cadre_member;
  * Joins the hub and connects to every other rank.  Blocks until all have
  * joined or the deadline has passed.
  *
- * Where the place says so, starts the hub first, in a thread of its own.
+ * Where the place says so, starts the hub first, in a thread of its own.  *link
+ * is what this rank wishes, and then what was chosen: of CADRE_LINK_SHM the
+ * sockets are Unix sockets.
  * timeout_ms, how long a rank may be silent, is told to the hub.  sockets has
  * world_size entries: connected stream sockets, non-blocking, -1 at this rank.
  * They are the caller's.
@@ -29,7 +32,8 @@ typedef struct cadre_member cadre_member;
  * Errors: as cadre_init()
  */
 cadre_status cadre_member_join(const cadre_place *place, int timeout_ms,
-    cadre_deadline deadline, int *sockets, cadre_member **out);
+    cadre_deadline deadline, cadre_link *link, int *sockets,
+    cadre_member **out);
 
 /** Made by the hub; in every frame of the group; never used twice. */
 uint64_t cadre_member_generation(const cadre_member *member);

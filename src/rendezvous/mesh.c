@@ -27,7 +27,11 @@ struct cadre_mesh {
     int rank;
     int world_size;
     int epoll;
-    int listener;     // -1: the door has it
+    // What listens, -1: the door has it, or nobody.
+    int listener;
+    int local_listener;
+    char address[CADRE_ADDRESS_BYTES];
+    char local_address[CADRE_ADDRESS_BYTES];
     cadre_door *door; // NULL: not begun
     cadre_door_rules rules;
     int n_connected;
@@ -40,20 +44,26 @@ static bool watch(cadre_mesh *mesh, int fd, uint32_t events, int number)
     return epoll_ctl(mesh->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-static cadre_status listen_for_peers(
-    cadre_mesh *mesh, int hub_socket, char address[CADRE_ADDRESS_BYTES])
+static cadre_status listen_for_peers(cadre_mesh *mesh, int hub_socket)
 {
     cadre_address own;
+    cadre_address unnamed;
     mesh->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (mesh->epoll < 0) {
         return cadre_fail_errno(CADRE_ERR_IO, errno, "no descriptor is left");
     }
     CADRE_TRY(cadre_socket_own_address(hub_socket, &own));
-    return cadre_socket_listen(&own, &mesh->listener, address);
+    // Without it the ranks share no memory, and are connected all the same.
+    cadre_address_unnamed(&unnamed);
+    if (cadre_socket_listen(
+            &unnamed, &mesh->local_listener, mesh->local_address) != CADRE_OK) {
+        mesh->local_address[0] = '\0';
+    }
+    return cadre_socket_listen(&own, &mesh->listener, mesh->address);
 }
 
-cadre_status cadre_mesh_open(int hub_socket, int rank, int world_size,
-    char address[CADRE_ADDRESS_BYTES], cadre_mesh **out)
+cadre_status cadre_mesh_open(
+    int hub_socket, int rank, int world_size, cadre_mesh **out)
 {
     cadre_mesh *mesh = cadre_alloc_flex(
         sizeof(*mesh), (size_t)world_size, sizeof(mesh->peers[0]));
@@ -63,16 +73,32 @@ cadre_status cadre_mesh_open(int hub_socket, int rank, int world_size,
     mesh->rank = rank;
     mesh->world_size = world_size;
     mesh->listener = -1;
+    mesh->local_listener = -1;
     for (int r = 0; r < world_size; r++) {
         mesh->peers[r].socket = -1;
     }
-    cadre_status status = listen_for_peers(mesh, hub_socket, address);
+    cadre_status status = listen_for_peers(mesh, hub_socket);
     if (status != CADRE_OK) {
         cadre_mesh_close(mesh);
         return status;
     }
     *out = mesh;
     return CADRE_OK;
+}
+
+void cadre_mesh_addresses(const cadre_mesh *mesh,
+    char address[CADRE_ADDRESS_BYTES], char local[CADRE_ADDRESS_BYTES])
+{
+    memcpy(address, mesh->address, sizeof(mesh->address));
+    memcpy(local, mesh->local_address, sizeof(mesh->local_address));
+}
+
+static void stop_listening(int *listener)
+{
+    if (*listener >= 0) {
+        close(*listener);
+        *listener = -1;
+    }
 }
 
 void cadre_mesh_close(cadre_mesh *mesh)
@@ -88,24 +114,30 @@ void cadre_mesh_close(cadre_mesh *mesh)
     if (mesh->epoll >= 0) {
         close(mesh->epoll);
     }
-    if (mesh->listener >= 0) {
-        close(mesh->listener);
-    }
+    stop_listening(&mesh->listener);
+    stop_listening(&mesh->local_listener);
     cadre_door_close(mesh->door);
     cadre_free(mesh);
 }
 
 cadre_status cadre_mesh_begin(cadre_mesh *mesh,
     const cadre_credentials *credentials,
-    const uint8_t job_id[CADRE_JOB_ID_BYTES], uint64_t generation)
+    const uint8_t job_id[CADRE_JOB_ID_BYTES], uint64_t generation, bool local)
 {
     char name[32];
     snprintf(name, sizeof(name), "rank %d", mesh->rank);
     mesh->rules = (cadre_door_rules){
         .credentials = credentials, .to = mesh->rank, .generation = generation};
     memcpy(mesh->rules.job_id, job_id, sizeof(mesh->rules.job_id));
-    int listener = mesh->listener;
-    mesh->listener = -1;
+    int *chosen = local ? &mesh->local_listener : &mesh->listener;
+    int listener = *chosen;
+    *chosen = -1;
+    stop_listening(&mesh->listener);
+    stop_listening(&mesh->local_listener);
+    if (listener < 0) {
+        return cadre_fail(
+            CADRE_ERR_IO, "%s has no socket that peers can come to", name);
+    }
     CADRE_TRY(cadre_door_open(listener, &mesh->rules, name, &mesh->door));
     if (!watch(mesh, cadre_door_fd(mesh->door), EPOLLIN, DOOR)) {
         return cadre_fail_errno(

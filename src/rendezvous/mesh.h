@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connections between every two ranks of different hosts: each rank listens,
-// connects to all ranks below it, and is connected to by all above.  Both ends
-// of a connection prove that they belong to the job; strangers are sent away.
+// Connections between every two ranks that no launcher connects: each rank
+// listens, connects to all ranks below it, and is connected to by all above.
+// Both ends of a connection prove that they belong to the job; strangers are
+// sent away.  Ranks of one host may meet at Unix sockets, whose abstract names
+// are in no file system and end with them.
 //
 // Like the hub it never sleeps: wait for its descriptor and run it.
 //
@@ -17,25 +19,30 @@ typedef struct cadre_mesh cadre_mesh;
 
 /**
  * Listens at the address that the connection to the hub uses, on a port that
- * the system chooses.  address is where peers reach this rank.
+ * the system chooses, and at a Unix socket.
  *
  * Errors: CADRE_ERR_IO, CADRE_ERR_NO_MEMORY
  */
-cadre_status cadre_mesh_open(int hub_socket, int rank, int world_size,
-    char address[CADRE_ADDRESS_BYTES], cadre_mesh **out);
+cadre_status cadre_mesh_open(
+    int hub_socket, int rank, int world_size, cadre_mesh **out);
+
+/** Where peers reach this rank; local, from this host only, or "". */
+void cadre_mesh_addresses(const cadre_mesh *mesh,
+    char address[CADRE_ADDRESS_BYTES], char local[CADRE_ADDRESS_BYTES]);
 
 /** Stops listening.  Connections not taken are closed.  NULL is allowed. */
 void cadre_mesh_close(cadre_mesh *mesh);
 
 /**
- * Lets peers in from now on: what proves a connection is known.  credentials is
- * borrowed until the mesh is closed.
+ * Lets peers in from now on, at one of the two addresses; the other is given
+ * up.  What proves a connection is known.  credentials is borrowed until the
+ * mesh is closed.
  *
  * Errors: CADRE_ERR_IO, CADRE_ERR_NO_MEMORY
  */
 cadre_status cadre_mesh_begin(cadre_mesh *mesh,
     const cadre_credentials *credentials,
-    const uint8_t job_id[CADRE_JOB_ID_BYTES], uint64_t generation);
+    const uint8_t job_id[CADRE_JOB_ID_BYTES], uint64_t generation, bool local);
 
 /**
  * Begins to connect to rank, if that is one below.  To be called for all,

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const uint8_t magic[4] = {'C', 'D', 'H', '1'};
+static const uint8_t magic[4] = {'C', 'D', 'H', '2'};
 
 // No rank in particular.
 #define NO_RANK UINT32_MAX
@@ -64,6 +64,13 @@ static int read_number(cadre_reader *r)
     return r->ok ? (int)value : 0;
 }
 
+static cadre_link read_link(cadre_reader *r)
+{
+    int value = read_number(r);
+    r->ok = r->ok && value <= CADRE_LINK_SHM;
+    return r->ok ? (cadre_link)value : CADRE_LINK_AUTO;
+}
+
 static bool is_complete(const cadre_reader *r)
 {
     return r->ok && r->used == r->nbytes;
@@ -114,8 +121,11 @@ void cadre_encode_join(cadre_writer *w, const cadre_hub_join *join)
     cadre_write_u32(w, (uint32_t)join->timeout_ms);
     cadre_write_u32(w, (uint32_t)join->patience_ms);
     cadre_write_u32(w, (uint32_t)join->pid);
+    cadre_write_u32(w, (uint32_t)join->offer.wish);
     write_field(w, join->host, sizeof(join->host));
     write_field(w, join->address, sizeof(join->address));
+    write_field(w, join->offer.machine, sizeof(join->offer.machine));
+    write_field(w, join->offer.local, sizeof(join->offer.local));
 }
 
 bool cadre_decode_join(cadre_message *m, cadre_hub_join *out)
@@ -126,8 +136,11 @@ bool cadre_decode_join(cadre_message *m, cadre_hub_join *out)
     out->timeout_ms = read_number(r);
     out->patience_ms = read_number(r);
     out->pid = read_number(r);
+    out->offer.wish = read_link(r);
     read_field(r, out->host, sizeof(out->host));
     read_field(r, out->address, sizeof(out->address));
+    read_field(r, out->offer.machine, sizeof(out->offer.machine));
+    read_field(r, out->offer.local, sizeof(out->offer.local));
     return m->type == CADRE_MESSAGE_JOIN && is_complete(r);
 }
 
@@ -189,6 +202,7 @@ void cadre_encode_welcome(cadre_writer *w, const cadre_welcome *welcome)
     cadre_write_bytes(w, welcome->job_id, sizeof(welcome->job_id));
     cadre_write_u64(w, welcome->generation);
     cadre_write_u32(w, (uint32_t)welcome->timeout_ms);
+    cadre_write_u32(w, (uint32_t)welcome->link);
     cadre_write_u32(w, (uint32_t)welcome->n_addresses);
 }
 
@@ -201,8 +215,10 @@ bool cadre_decode_welcome(cadre_message *m, cadre_welcome *out)
     }
     out->generation = cadre_read_u64(r);
     out->timeout_ms = read_number(r);
+    out->link = read_link(r);
     out->n_addresses = read_number(r);
-    return r->ok && out->n_addresses <= CADRE_MAX_RANKS &&
+    return r->ok && out->link != CADRE_LINK_AUTO &&
+           out->n_addresses <= CADRE_MAX_RANKS &&
            r->nbytes - r->used ==
                (size_t)out->n_addresses * CADRE_ADDRESS_BYTES;
 }

@@ -25,10 +25,11 @@ typedef enum cadre_message_type {
 
 enum {
     CADRE_MESSAGE_HEADER_BYTES = 12, // magic and version, type, payload bytes
-    CADRE_JOIN_BYTES = 12 + 5 * 4 + CADRE_HOST_BYTES + CADRE_ADDRESS_BYTES,
+    CADRE_JOIN_BYTES = 12 + 6 * 4 + CADRE_HOST_BYTES + CADRE_MACHINE_BYTES +
+                       2 * CADRE_ADDRESS_BYTES,
     // The longest but for a welcome: a verdict.
     CADRE_SMALL_MESSAGE_BYTES = 12 + 2 * 4 + 1023,
-    CADRE_WELCOME_HEAD_BYTES = 12 + CADRE_JOB_ID_BYTES + 8 + 2 * 4,
+    CADRE_WELCOME_HEAD_BYTES = 12 + CADRE_JOB_ID_BYTES + 8 + 3 * 4,
 };
 
 /** Between signs of life of who may be silent for timeout_ms. */
@@ -66,6 +67,7 @@ typedef struct cadre_welcome {
     uint8_t job_id[CADRE_JOB_ID_BYTES];
     uint64_t generation;
     int timeout_ms;  // of this job
+    cadre_link link; // that was chosen: tcp or shm
     int n_addresses; // one per rank, or none
 } cadre_welcome;
 

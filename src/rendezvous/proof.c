@@ -5,6 +5,7 @@
 #include "base/bytes.h"
 #include "base/fail.h"
 #include "base/peer.h"
+#include "base/socket.h"
 #include "base/random.h"
 #include <string.h>
 #include <unistd.h>
@@ -194,6 +195,7 @@ bool cadre_proof_check_finish(const cadre_credentials *credentials,
 bool cadre_proof_check_peer(const cadre_credentials *credentials, int socket)
 {
     uid_t user;
-    return credentials->proof != CADRE_PROOF_USER ||
+    return (credentials->proof != CADRE_PROOF_USER &&
+               !cadre_socket_is_unix(socket)) ||
            (cadre_peer_user(socket, &user) && user == geteuid());
 }

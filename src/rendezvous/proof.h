@@ -94,8 +94,8 @@ bool cadre_proof_check_finish(const cadre_credentials *credentials,
     const uint8_t reply[CADRE_REPLY_BYTES], const uint8_t mac[CADRE_MAC_BYTES]);
 
 /**
- * Whether the socket's peer is this user's process on this host; always true
- * where that is not what proves.  To be asked once the peer has spoken.
+ * Whether the socket's peer is this user's process on this host; of TCP always
+ * true where that is not what proves.  To be asked once the peer has spoken.
  */
 bool cadre_proof_check_peer(const cadre_credentials *credentials, int socket);
 

@@ -26,7 +26,7 @@ enum {
     AT_CHECK = 60,
 };
 
-enum { FLAG_CHECKED = 1 };
+enum { FLAG_CHECKED = 1, FLAG_NAMED = 2 };
 
 static const uint32_t frame_magic = 0x52464443; // "CDFR"
 static const uint32_t frame_version = 1;
@@ -46,7 +46,8 @@ void cadre_frame_encode(
     header[AT_OPERATION] = (uint8_t)call->operation;
     header[AT_DTYPE] = (uint8_t)call->dtype;
     header[AT_REDUCE_OP] = (uint8_t)call->reduce_op;
-    header[AT_FLAGS] = frame->checked ? FLAG_CHECKED : 0;
+    header[AT_FLAGS] = (uint8_t)((frame->checked ? FLAG_CHECKED : 0) |
+                                 (frame->named ? FLAG_NAMED : 0));
     cadre_store_u32(header + AT_ROOT, (uint32_t)call->root);
     cadre_store_u64(header + AT_SEQUENCE, call->sequence);
     cadre_store_u64(header + AT_COUNT, call->count);
@@ -74,7 +75,7 @@ cadre_status cadre_frame_decode(
     if (cadre_load_u32(header + AT_CHECK) != header_check(header)) {
         return cadre_fail(CADRE_ERR_CORRUPT, "frame header is damaged");
     }
-    if (header[AT_FLAGS] > FLAG_CHECKED) {
+    if (header[AT_FLAGS] > (FLAG_CHECKED | FLAG_NAMED)) {
         return cadre_fail(CADRE_ERR_CORRUPT, "frame with unknown flags 0x%02x",
             (unsigned)header[AT_FLAGS]);
     }
@@ -90,7 +91,8 @@ cadre_status cadre_frame_decode(
         .detail = cadre_load_u64(header + AT_DETAIL),
     };
     out->nbytes = cadre_load_u64(header + AT_NBYTES);
-    out->checked = header[AT_FLAGS] == FLAG_CHECKED;
+    out->checked = (header[AT_FLAGS] & FLAG_CHECKED) != 0;
+    out->named = (header[AT_FLAGS] & FLAG_NAMED) != 0;
     out->sender = (int)cadre_load_u32(header + AT_SENDER);
     return CADRE_OK;
 }

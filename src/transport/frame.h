@@ -18,6 +18,7 @@ typedef struct cadre_frame {
     uint64_t nbytes; // of the payload behind this header
     int sender;
     bool checked; // the payload's CRC-32C follows it, in 4 bytes
+    bool named;   // names follow instead of the payload: shared memory only
 } cadre_frame;
 
 void cadre_frame_encode(

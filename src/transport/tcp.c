@@ -19,6 +19,7 @@
 #include "base/check.h"
 #include "base/fail.h"
 #include "base/peer.h"
+#include "base/socket.h"
 #include "base/thread.h"
 #include "transport/frame.h"
 #include "transport/lane.h"
@@ -155,6 +156,10 @@ static cadre_status check_header(tcp *t, int peer)
         (frame.generation != t->base.generation || frame.sender != peer)) {
         status = cadre_fail(
             CADRE_ERR_CORRUPT, "frame of another group, or of another rank");
+    }
+    if (status == CADRE_OK && frame.named) {
+        status = cadre_fail(
+            CADRE_ERR_CORRUPT, "frame that names memory, which none share");
     }
     if (status != CADRE_OK) {
         return fail_unusable(t, peer);
@@ -383,11 +388,8 @@ static void prepare_socket(int socket)
 
     // A Unix socket takes no more than its sender's buffer holds, and each time
     // it is full both sides fall asleep and wake up.  TCP finds its own size.
-    int family = AF_UNSPEC;
-    socklen_t nbytes = sizeof(family);
     int buffer_bytes = UNIX_BUFFER_BYTES;
-    if (getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &family, &nbytes) == 0 &&
-        family == AF_UNIX) {
+    if (cadre_socket_is_unix(socket)) {
         (void)setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &buffer_bytes,
             sizeof(buffer_bytes)); // the system may give less
     }

@@ -74,7 +74,7 @@ typedef struct cadre_transfer {
 } cadre_transfer;
 
 typedef struct cadre_transport_ops {
-    const char *scheme;             // "inproc", "tcp"
+    const char *scheme;             // "inproc", "shm", "tcp"
     size_t header_bytes;            // that travel with each payload
     const cadre_shared_ops *shared; // NULL: ranks share no memory
 
@@ -153,6 +153,15 @@ cadre_status cadre_tcp_open(int rank, int world_size, uint64_t generation,
  * those on this one.  For tests; before anything is posted.
  */
 void cadre_tcp_check_all(cadre_transport *t);
+
+/**
+ * Opens a transport over memory that the ranks share.  sockets are as above,
+ * all of them Unix sockets: they carry descriptors, and tell who is gone.
+ *
+ * Errors: CADRE_ERR_NO_MEMORY, CADRE_ERR_IO
+ */
+cadre_status cadre_shm_open(int rank, int world_size, uint64_t generation,
+    const int *sockets, cadre_transport **out);
 
 /** What ranks that are threads of one process share. */
 typedef struct cadre_inproc_world cadre_inproc_world;

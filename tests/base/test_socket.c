@@ -14,14 +14,14 @@
 static void writes_what_it_reads(void **state)
 {
     (void)state;
-    static const char *const texts[] = {
-        "127.0.0.1:4000", "0.0.0.0:0", "[::1]:65535", "[fe80::1%1]:80"};
+    static const char *const texts[] = {"127.0.0.1:4000", "0.0.0.0:0",
+        "[::1]:65535", "unix:0000a", "[fe80::1%1]:80"};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         cadre_address address;
         char text[CADRE_ADDRESS_BYTES];
         assert_true(cadre_address_parse(texts[i], &address));
         cadre_address_text(&address, text);
-        if (i < 3) { // zones are shown by their names
+        if (i < 4) { // zones are shown by their names
             assert_string_equal(text, texts[i]);
         }
     }
@@ -32,7 +32,8 @@ static void refuses_what_is_no_address(void **state)
     (void)state;
     static const char *const texts[] = {"", ":", "127.0.0.1",
         "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:80x", "127.0.0.1:65536",
-        "127.0.0.1:-1", "localhost:80", "[::1:80", "300.0.0.1:1"};
+        "127.0.0.1:-1", "localhost:80", "[::1:80", "300.0.0.1:1",
+        "unix:", "unix"};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         cadre_address address;
         if (cadre_address_parse(texts[i], &address)) {
@@ -41,6 +42,10 @@ static void refuses_what_is_no_address(void **state)
     }
     char longer[400];
     cadre_address address;
+    memset(longer, 'a', sizeof(longer));
+    memcpy(longer, "unix:", 5);
+    longer[399] = '\0';
+    assert_false(cadre_address_parse(longer, &address));
     memset(longer, 'a', sizeof(longer));
     memcpy(longer + 390, ":80", 4);
     assert_false(cadre_address_parse(longer, &address));
@@ -100,6 +105,37 @@ static void connects_to_who_listens(void **state)
 }
 
 // TCP lets a socket connect to its own port, if nobody listens there.
+// It gets a name that is in no file system, and nobody else's.
+static void listens_without_a_file(void **state)
+{
+    (void)state;
+    cadre_address address;
+    char bound[2][CADRE_ADDRESS_BYTES];
+    int listeners[2];
+    cadre_address_unnamed(&address);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(cadre_socket_listen(&address, &listeners[i], bound[i]));
+    }
+    assert_string_not_equal(bound[0], bound[1]);
+    assert_true(cadre_address_parse(bound[1], &address));
+    int near = cadre_socket_connect(&address);
+    assert_true(near >= 0);
+    assert_int_equal(cadre_socket_error(near), 0);
+    assert_true(cadre_socket_is_unix(near));
+    assert_int_equal(cadre_socket_accept(listeners[0]), -1);
+    int far = cadre_socket_accept(listeners[1]);
+    assert_true(far >= 0);
+    assert_int_equal(send(near, "x", 1, 0), 1);
+    char byte = 0;
+    assert_int_equal(recv(far, &byte, 1, 0), 1);
+    assert_int_equal(byte, 'x');
+    close(near);
+    close(far);
+    close(listeners[0]);
+    close(listeners[1]);
+    assert_int_equal(cadre_socket_connect(&address), -1); // and is gone
+}
+
 static void does_not_take_itself_for_a_peer(void **state)
 {
     (void)state;
@@ -176,6 +212,37 @@ static void passes_descriptors_with_bytes(void **state)
     close(ends[1]);
 }
 
+static void takes_no_more_than_one_descriptor(void **state)
+{
+    (void)state;
+    int ends[2];
+    int passed = -1;
+    char byte = 'x';
+    union {
+        char bytes[CMSG_SPACE(2 * sizeof(int))];
+        struct cmsghdr header;
+    } control = {.bytes = {0}};
+    struct iovec piece = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &piece,
+        .msg_iovlen = 1,
+        .msg_control = control.bytes,
+        .msg_controllen = sizeof(control.bytes)};
+    CHECK_OK(cadre_socket_pair(ends));
+    control.header.cmsg_level = SOL_SOCKET;
+    control.header.cmsg_type = SCM_RIGHTS;
+    control.header.cmsg_len = CMSG_LEN(2 * sizeof(int));
+    memcpy(CMSG_DATA(&control.header), ends, 2 * sizeof(int));
+    int next = dup(0); // the number that a descriptor would get
+    close(next);
+    assert_int_equal(sendmsg(ends[0], &message, 0), 1);
+    assert_int_equal(cadre_socket_receive(ends[1], &byte, 1, &passed), 1);
+    assert_int_equal(passed, -1);
+    assert_int_equal(fcntl(next, F_GETFD), -1);
+    assert_int_equal(fcntl(next + 1, F_GETFD), -1);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,10 +250,12 @@ int main(void)
         cmocka_unit_test(refuses_what_is_no_address),
         cmocka_unit_test(resolves_names_and_numbers),
         cmocka_unit_test(connects_to_who_listens),
+        cmocka_unit_test(listens_without_a_file),
         cmocka_unit_test(does_not_take_itself_for_a_peer),
         cmocka_unit_test(reserves_a_port_that_can_still_be_listened_at),
         cmocka_unit_test(adopts_unix_sockets_only),
         cmocka_unit_test(passes_descriptors_with_bytes),
+        cmocka_unit_test(takes_no_more_than_one_descriptor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

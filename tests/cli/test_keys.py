@@ -83,7 +83,7 @@ class Keys(harness.CommandTest):
                 "optim.schedule=linear", "optim.schedule=step",
                 "parallel.mode=zero1", "parallel.mode=fedavg",
                 "parallel.overlap=on", "parallel.order=ring",
-                "parallel.transport=shm", "parallel.transport=ucx",
+                "parallel.transport=ucx",
                 "checkpoint.every=10", "checkpoint.keep=1", "model.width=16"):
             with self.subTest(assignment):
                 self.refused(2, "not built yet", "train", "mlp-fashion",

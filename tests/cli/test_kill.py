@@ -101,7 +101,9 @@ class Kill(harness.CommandTest):
         for i in range(ROUNDS):
             victim = self.random.randrange(N_RANKS)
             with self.subTest(i, victim=victim):
-                process, ranks, out = self.start()
+                transport = ("shm", "tcp")[i % 2]
+                process, ranks, out = self.start(
+                    "--set", f"parallel.transport={transport}")
                 self.assertEqual(len(ranks), N_RANKS)
                 os.kill(ranks[victim], signal.SIGKILL)
                 self.check_end(process, ranks, victim, out)

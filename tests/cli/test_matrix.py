@@ -15,7 +15,7 @@ import harness
 
 FULL = "--full" in sys.argv
 
-TRANSPORTS = ("inproc", "tcp")
+TRANSPORTS = ("inproc", "shm", "tcp")
 FOLDS = ("deferred", "eager", "2")
 BUCKETS = ("0.05", "25")
 
@@ -59,6 +59,7 @@ class Matrix(harness.CommandTest):
             (1, 2, 3, 4, 5, 8), (1, 2), FOLDS, BUCKETS, TRANSPORTS)
         a_few = ((1, 2, "eager", "0.05", "inproc"),
                  (2, 2, "2", "0.05", "tcp"),
+                 (2, 2, "eager", "0.05", "shm"),
                  (3, 1, "eager", "25", "inproc"),
                  (3, 2, "deferred", "0.05", "inproc"))
         for n, threads, fold, bucket, transport in (

@@ -454,7 +454,7 @@ class Membership(RunTest):
         slow, slowly = self.connect(), [bytes([b]) for b in b"CDA1\1\0\0\0"]
         for said in (b"", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\0" * 5000,
                      b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-                     b"CDH1\x01\0\0\0\xff\xff\xff\xff", b"\xff" * 8,
+                     b"CDH2\x01\0\0\0\xff\xff\xff\xff", b"\xff" * 8,
                      b"CDA1" + b"\xff" * 76, os.urandom(300)):
             stranger = self.connect()
             slow.send(slowly.pop(0))

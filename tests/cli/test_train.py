@@ -54,7 +54,7 @@ class Train(harness.CommandTest):
         self.assertEqual(summary["recipe"], "mlp-fashion")
         self.assertEqual((summary["world_size"], summary["leaves"],
                           summary["fold"], summary["steps"]), (2, 4, 2, 20))
-        self.assertEqual(summary["transport"], "tcp")
+        self.assertEqual(summary["transport"], "shm")
         self.assertIs(summary["replicas_equal"], True)
         self.assertIsNone(summary["tokens_per_second"])
         self.assertIsNone(summary["buffers_hash"])

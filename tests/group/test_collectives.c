@@ -302,6 +302,12 @@ static void agrees_with_the_tree_inproc(void **state)
     run_matrix(LINK_INPROC);
 }
 
+static void agrees_with_the_tree_over_shared_memory(void **state)
+{
+    (void)state;
+    run_matrix(LINK_SHM);
+}
+
 static void agrees_with_the_tree_over_unix_sockets(void **state)
 {
     (void)state;
@@ -327,7 +333,8 @@ static void agrees_with_the_tree_as_processes(void **state)
     for (int n = 1; n <= 4; n++) {
         matrix m = make_matrix(CADRE_F32);
         add_result(&m, CADRE_SUM, n, LARGE_COUNT);
-        run_as_processes(n, 0, check_large, &m);
+        run_as_processes(LINK_UNIX, n, 0, check_large, &m);
+        run_as_processes(LINK_SHM, n, 0, check_large, &m);
         free_results(&m);
     }
 }
@@ -414,6 +421,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_the_tree_inproc),
+        cmocka_unit_test(agrees_with_the_tree_over_shared_memory),
         cmocka_unit_test(agrees_with_the_tree_over_unix_sockets),
         cmocka_unit_test(agrees_with_the_tree_over_tcp),
         cmocka_unit_test(agrees_with_the_tree_with_checksums),

@@ -326,7 +326,8 @@ static void leave_as_process(cadre_group *g, void *ctx)
 static void a_process_that_leaves_is_noticed(void **state)
 {
     (void)state;
-    run_as_processes(4, 0, leave_as_process, NULL);
+    run_as_processes(LINK_UNIX, 4, 0, leave_as_process, NULL);
+    run_as_processes(LINK_SHM, 4, 0, leave_as_process, NULL);
 }
 
 static void give_works_up(cadre_group *g, void *ctx)

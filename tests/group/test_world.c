@@ -46,6 +46,9 @@ static void set_number(const char *name, int value)
     setenv(name, text, 1);
 }
 
+// What each rank asks for.
+static const char *transports[N_RANKS];
+
 typedef cadre_status (*act)(cadre_group *g, int rank);
 
 static void be_rank(int rank, int port, act what, int result)
@@ -57,7 +60,8 @@ static void be_rank(int rank, int port, act what, int result)
     set_number("WORLD_SIZE", N_RANKS);
     setenv("MASTER_ADDR", "127.0.0.1", 1);
     set_number("MASTER_PORT", port);
-    o.status = cadre_init(NULL, &g);
+    o.status =
+        cadre_init(&(cadre_init_options){.transport = transports[rank]}, &g);
     if (o.status == CADRE_OK) {
         o.status = what(g, rank);
     }
@@ -111,17 +115,47 @@ static cadre_status sum(cadre_group *g, int rank)
     return status;
 }
 
-static void processes_meet_and_sum(void **state)
+static void ask_for(const char *a, const char *b, const char *c)
 {
-    (void)state;
+    transports[0] = a;
+    transports[1] = b;
+    transports[2] = c;
+}
+
+static void check_sum(act what)
+{
     outcome outcomes[N_RANKS];
-    run_world(sum, outcomes);
+    run_world(what, outcomes);
     for (int r = 0; r < N_RANKS; r++) {
         if (outcomes[r].status != CADRE_OK) {
             fail_msg("rank %d: %s", r, outcomes[r].text);
         }
         assert_int_equal(outcomes[r].later, CADRE_OK);
     }
+}
+
+static const char *wanted_name;
+
+static cadre_status name_and_sum(cadre_group *g, int rank)
+{
+    if (strcmp(cadre_transport_name(g), wanted_name) != 0) {
+        return cadre_fail(
+            CADRE_ERR_INTERNAL, "it is %s", cadre_transport_name(g));
+    }
+    return sum(g, rank);
+}
+
+static void processes_meet_and_sum(void **state)
+{
+    (void)state;
+    wanted_name = "shm"; // they share a host
+    check_sum(name_and_sum);
+    ask_for("shm", "auto", NULL);
+    check_sum(name_and_sum);
+    wanted_name = "tcp";
+    ask_for("auto", "tcp", NULL);
+    check_sum(name_and_sum);
+    ask_for(NULL, NULL, NULL);
 }
 
 static void check_alike(act what, cadre_status wanted, const char *words)
@@ -195,6 +229,14 @@ static void one_rank_can_break_the_group(void **state)
     check_alike(give_up, CADRE_ERR_ABORTED, "had enough");
 }
 
+static void other_transports_are_told(void **state)
+{
+    (void)state;
+    ask_for("auto", "shm", "tcp");
+    check_alike(sum, CADRE_ERR_DESYNC, "wants transport 'shm', rank 2 ");
+    ask_for(NULL, NULL, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -202,6 +244,7 @@ int main(void)
         cmocka_unit_test(other_operations_are_told),
         cmocka_unit_test(other_counts_are_told),
         cmocka_unit_test(other_roots_are_told),
+        cmocka_unit_test(other_transports_are_told),
         cmocka_unit_test(one_rank_can_break_the_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

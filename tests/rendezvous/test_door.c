@@ -201,7 +201,7 @@ static void says_nothing_to_strangers(void **state)
         {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27},
         {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11}, // TLS
         {"\xff\xff\xff\xff", 4},                              // 4 GiB to come
-        {"CDH1\x01\0\0\0\xff\xff\xff\xff", 12}, // a message of 4 GiB
+        {"CDH2\x01\0\0\0\xff\xff\xff\xff", 12}, // a message of 4 GiB
         {"CDA2", 4}, {"CDA1\x01", 5},           // a hello that ends
     };
     house h;
@@ -336,7 +336,7 @@ static void a_join_of_4_gib_is_not_waited_for(void **state)
     int fd = knock(&h);
     cadre_hello hello = hello_to(CADRE_HUB, 1);
     assert_false(prove(&h, &h.credentials, &hello, fd, &v));
-    say(fd, "CDH1\x01\0\0\0\xff\xff\xff\xff", 12);
+    say(fd, "CDH2\x01\0\0\0\xff\xff\xff\xff", 12);
     assert_false(answer(&h, &v));
     expect_closed(fd);
     leave(&h);

@@ -28,6 +28,10 @@ static cadre_hub *new_hub(int world_size, bool launched)
     return hub;
 }
 
+// Of the ranks that join next, by rank; the rest is as rank 3.
+static const char *machines[4] = {"", "", "", ""};
+static cadre_link wishes[4];
+
 static cadre_status join_as(cadre_hub *hub, int rank, int world_size, int pid)
 {
     cadre_hub_join join = {.rank = rank,
@@ -37,6 +41,10 @@ static cadre_status join_as(cadre_hub *hub, int rank, int world_size, int pid)
         .pid = pid,
         .host = "b"};
     snprintf(join.address, sizeof(join.address), "10.0.0.%d:1", rank);
+    join.offer.wish = wishes[rank < 3 ? rank : 3];
+    snprintf(join.offer.machine, CADRE_MACHINE_BYTES, "%s",
+        machines[rank < 3 ? rank : 3]);
+    snprintf(join.offer.local, CADRE_ADDRESS_BYTES, "unix:%d", rank);
     return cadre_hub_join_rank(hub, &join, now);
 }
 
@@ -111,6 +119,68 @@ static void welcomes_when_all_have_joined(void **state)
     expect(hub, CADRE_HUB_WELCOME, -1);
     assert_string_equal(cadre_hub_address(hub, 2), "10.0.0.2:1");
     expect_no_verdict(hub);
+    cadre_hub_destroy(hub);
+}
+
+// All four join; *hub has decided.
+static cadre_hub *join_four(bool launched, const char *names, const char *want)
+{
+    static char texts[4][2];
+    cadre_hub *hub = new_hub(4, launched);
+    for (int r = 0; r < 4; r++) {
+        texts[r][0] = names[r] == '-' ? '\0' : names[r];
+        machines[r] = texts[r];
+        wishes[r] = want[r] == 's'   ? CADRE_LINK_SHM
+                    : want[r] == 't' ? CADRE_LINK_TCP
+                                     : CADRE_LINK_AUTO;
+        CHECK_OK(join_as(hub, r, 4, 700 + r));
+    }
+    for (int r = 0; r < 4; r++) {
+        machines[r] = "";
+        wishes[r] = CADRE_LINK_AUTO;
+    }
+    return hub;
+}
+
+static void expect_link(
+    bool launched, const char *names, const char *want, cadre_link link)
+{
+    cadre_hub *hub = join_four(launched, names, want);
+    expect(hub, CADRE_HUB_WELCOME, -1);
+    assert_int_equal(cadre_hub_link(hub), link);
+    assert_string_equal(cadre_hub_address(hub, 2),
+        link == CADRE_LINK_SHM ? "unix:2" : "10.0.0.2:1");
+    expect_no_verdict(hub);
+    cadre_hub_destroy(hub);
+}
+
+static void chooses_what_connects_all(void **state)
+{
+    (void)state;
+    expect_link(false, "mmmm", "....", CADRE_LINK_SHM);
+    expect_link(false, "mmmm", "..s.", CADRE_LINK_SHM);
+    expect_link(false, "mmmm", ".t..", CADRE_LINK_TCP);
+    expect_link(false, "mmmn", "....", CADRE_LINK_TCP);
+    expect_link(false, "mmmn", "tttt", CADRE_LINK_TCP);
+    expect_link(false, "mm-m", "....", CADRE_LINK_TCP);
+    expect_link(false, "----", "....", CADRE_LINK_TCP); // nobody knows
+    // A launcher's sockets are proof enough.
+    expect_link(true, "m-no", "....", CADRE_LINK_SHM);
+    expect_link(true, "----", "t...", CADRE_LINK_TCP);
+}
+
+static void tells_all_that_nothing_connects_them(void **state)
+{
+    (void)state;
+    cadre_hub *hub = join_four(false, "mmno", ".s..");
+    expect_verdict(hub, CADRE_ERR_UNSUPPORTED, -1,
+        "transport 'shm' is wanted, but rank 0 (host b, pid 700) and rank 2 "
+        "(host b, pid 702) share no host: choose 'tcp' or 'auto'");
+    cadre_hub_destroy(hub);
+    hub = join_four(true, "mmmm", ".s.t");
+    expect_verdict(hub, CADRE_ERR_DESYNC, -1,
+        "ranks disagree: rank 1 (host a, pid 801) wants transport 'shm', "
+        "rank 3 (host a, pid 803) wants 'tcp'");
     cadre_hub_destroy(hub);
 }
 
@@ -564,6 +634,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(welcomes_when_all_have_joined),
+        cmocka_unit_test(chooses_what_connects_all),
+        cmocka_unit_test(tells_all_that_nothing_connects_them),
         cmocka_unit_test(refuses_strangers_and_goes_on),
         cmocka_unit_test(names_those_who_did_not_come),
         cmocka_unit_test(remembers_whom_it_refused_when_one_is_missing),

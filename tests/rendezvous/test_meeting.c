@@ -28,6 +28,7 @@ typedef struct guest {
     cadre_place place;
     int timeout_ms;
     int limit_ms;
+    cadre_link link; // wished, then chosen
     int sockets[MOST];
     cadre_member *member;
     cadre_status status;
@@ -40,7 +41,7 @@ static void join(void *ctx)
 {
     guest *g = ctx;
     g->status = cadre_member_join(&g->place, g->timeout_ms,
-        cadre_deadline_in_ms(g->limit_ms), g->sockets, &g->member);
+        cadre_deadline_in_ms(g->limit_ms), &g->link, g->sockets, &g->member);
     snprintf(g->text, sizeof(g->text), "%s", cadre_error_text());
     atomic_store(&g->over, true);
 }
@@ -158,7 +159,21 @@ static void check_connections(guest *guests, int n)
     }
 }
 
-static void meet_at(const char *host)
+// Over what was chosen, which all of them were told.
+static void check_link(const guest *guests, int n, cadre_link wanted)
+{
+    for (int r = 0; r < n; r++) {
+        assert_int_equal(guests[r].link, wanted);
+        for (int peer = 0; peer < n; peer++) {
+            if (peer != r) {
+                assert_int_equal(cadre_socket_is_unix(guests[r].sockets[peer]),
+                    wanted == CADRE_LINK_SHM);
+            }
+        }
+    }
+}
+
+static void meet_as(const char *host, cadre_link wish, cadre_link wanted)
 {
     for (int n = 2; n <= MOST; n += 3) {
         guest guests[MOST];
@@ -166,15 +181,25 @@ static void meet_at(const char *host)
         const char *store = free_store(host);
         for (int r = n - 1; r >= 0; r--) { // rank 0 comes last
             invite(&guests[r], r, n, store);
+            // One wish is enough.
+            guests[r].link = r == 1 ? wish : CADRE_LINK_AUTO;
             start(&guests[r]);
         }
         for (int r = 0; r < n; r++) {
             expect_joined(&guests[r]);
         }
+        check_link(guests, n, wanted);
         check_connections(guests, n);
         all_leave(guests, n);
         assert_int_equal(count_descriptors(), before);
     }
+}
+
+static void meet_at(const char *host)
+{
+    meet_as(host, CADRE_LINK_AUTO, CADRE_LINK_SHM);
+    meet_as(host, CADRE_LINK_SHM, CADRE_LINK_SHM);
+    meet_as(host, CADRE_LINK_TCP, CADRE_LINK_TCP);
 }
 
 static void meets_over_ipv4(void **state)
@@ -664,7 +689,8 @@ static void judges_the_loss_of_the_hub(void **state)
     CHECK_OK(cadre_socket_pair(hub));
     CHECK_OK(cadre_socket_pair(link));
     cadre_writer w = {.data = data, .capacity = sizeof(data), .ok = true};
-    cadre_encode_welcome(&w, &(cadre_welcome){.generation = 5});
+    cadre_encode_welcome(
+        &w, &(cadre_welcome){.generation = 5, .link = CADRE_LINK_TCP});
     assert_true(cadre_socket_send(hub[0], data, w.used, -1) > 0);
     w.used = 0;
     cadre_encode_peer(&w, 1);
@@ -747,7 +773,7 @@ static void is_not_disturbed_by_strangers(void **state)
     (void)state;
     enum { N = 4, STRANGERS = 20 };
     static const char *const words[] = {
-        "GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x02", "CDH1", "", "CDA1\x09"};
+        "GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x02", "CDH2", "", "CDA1\x09"};
     guest guests[MOST];
     guest late;
     cadre_verdict v;

@@ -35,7 +35,10 @@ static cadre_hub_join sample_join(void)
         .patience_ms = 0x7fffffff,
         .pid = 12,
         .host = "node-1",
-        .address = "[fe80::1%eth0]:40000"};
+        .address = "[fe80::1%eth0]:40000",
+        .offer = {.wish = CADRE_LINK_SHM,
+            .machine = "0123/4026531840/4026531837",
+            .local = "unix:0000a"}};
 }
 
 static void reads_back_a_join(void **state)
@@ -57,6 +60,9 @@ static void reads_back_a_join(void **state)
     assert_int_equal(out.pid, 12);
     assert_string_equal(out.host, "node-1");
     assert_string_equal(out.address, "[fe80::1%eth0]:40000");
+    assert_int_equal(out.offer.wish, CADRE_LINK_SHM);
+    assert_string_equal(out.offer.machine, in.offer.machine);
+    assert_string_equal(out.offer.local, "unix:0000a");
 }
 
 static void reads_back_a_verdict(void **state)
@@ -114,6 +120,7 @@ static void reads_back_a_welcome(void **state)
     cadre_welcome in = {.job_id = "0123456789abcde",
         .generation = 0x1122334455667788,
         .timeout_ms = 5,
+        .link = CADRE_LINK_TCP,
         .n_addresses = 2};
     cadre_welcome out;
     char address[CADRE_ADDRESS_BYTES] = "127.0.0.1:1";
@@ -125,6 +132,7 @@ static void reads_back_a_welcome(void **state)
     assert_memory_equal(out.job_id, in.job_id, sizeof(in.job_id));
     assert_true(out.generation == in.generation);
     assert_int_equal(out.timeout_ms, 5);
+    assert_int_equal(out.link, CADRE_LINK_TCP);
     assert_int_equal(out.n_addresses, 2);
     assert_true(cadre_decode_address(&m, address));
     assert_string_equal(address, "127.0.0.1:1");
@@ -135,13 +143,21 @@ static void reads_back_a_welcome(void **state)
     m = read_message(data, w.used);
     m.payload.nbytes--; // not what the number of addresses says
     assert_false(cadre_decode_welcome(&m, &out));
+
+    // Something must have been chosen.
+    for (uint32_t link = 0; link < 4; link++) {
+        m = read_message(data, w.used);
+        cadre_store_u32(data + 12 + 16 + 8 + 4, link);
+        assert_int_equal(cadre_decode_welcome(&m, &out),
+            link == CADRE_LINK_TCP || link == CADRE_LINK_SHM);
+    }
 }
 
 static void knows_garbage_from_its_first_bytes(void **state)
 {
     (void)state;
     static const char *const garbage[] = {
-        "G", "GET / HTTP/1.1\r\n", "CDH0", "CDH2", "CDX", "\x16\x03\x01"};
+        "G", "GET / HTTP/1.1\r\n", "CDH1", "CDH3", "CDX", "\x16\x03\x01"};
     cadre_message m;
     size_t nbytes;
     for (size_t i = 0; i < sizeof(garbage) / sizeof(garbage[0]); i++) {
@@ -149,7 +165,7 @@ static void knows_garbage_from_its_first_bytes(void **state)
         assert_false(cadre_message_peek(data, strlen(garbage[i]), &m, &nbytes));
     }
     // A type or a length that no message has.
-    uint8_t header[CADRE_MESSAGE_HEADER_BYTES] = "CDH1";
+    uint8_t header[CADRE_MESSAGE_HEADER_BYTES] = "CDH2";
     cadre_store_u32(header + 4, CADRE_MESSAGE_VERDICT + 1);
     assert_false(cadre_message_peek(header, sizeof(header), &m, &nbytes));
     cadre_store_u32(header + 4, CADRE_MESSAGE_REPORT);
@@ -184,18 +200,24 @@ static void refuses_numbers_and_texts_that_cannot_be(void **state)
     (void)state;
     uint8_t data[ROOM];
     cadre_hub_join join = sample_join();
-    for (int field = 0; field < 7; field++) {
+    static const size_t texts[] = {36, 100, 180, 244};
+    for (int field = 0; field < 10; field++) {
         cadre_writer w = writer_on(data);
         cadre_encode_join(&w, &join);
-        if (field < 5) { // a number with its highest bit
+        if (field < 6) { // a number with its highest bit
             cadre_store_u32(data + 12 + 4 * field, 0x80000000u);
         } else { // a text without an end
-            memset(data + (field == 5 ? 32 : 96), 'x', 80);
+            memset(data + texts[field - 6], 'x', 80);
         }
         cadre_message m = read_message(data, w.used);
         cadre_hub_join out;
         assert_false(cadre_decode_join(&m, &out));
     }
+    cadre_writer w = writer_on(data);
+    cadre_encode_join(&w, &join);
+    cadre_store_u32(data + 12 + 4 * 5, CADRE_LINK_SHM + 1);
+    cadre_message m = read_message(data, w.used);
+    assert_false(cadre_decode_join(&m, &join));
 }
 
 typedef struct wire {
@@ -258,7 +280,7 @@ static void takes_messages_out_of_any_pieces(void **state)
 static void does_not_take_a_message_longer_than_its_buffer(void **state)
 {
     (void)state;
-    uint8_t header[CADRE_MESSAGE_HEADER_BYTES] = "CDH1";
+    uint8_t header[CADRE_MESSAGE_HEADER_BYTES] = "CDH2";
     cadre_message m;
     wire x;
     open_wire(&x);
@@ -321,7 +343,7 @@ static void sends_what_was_lent_before_the_rest(void **state)
     }
     assert_false(cadre_mailbox_has_unsent(&x.near));
     assert_memory_equal(got, lent, LENT);
-    assert_memory_equal(got + LENT, "CDH1", 4);
+    assert_memory_equal(got + LENT, "CDH2", 4);
     close_wire(&x);
 }
 

@@ -59,7 +59,7 @@ void connect_all(rank_link link, int n, int *sockets)
         sockets[a * n + a] = -1;
         for (int b = 0; b < a; b++) {
             int pair[2];
-            if (link != LINK_UNIX) {
+            if (link == LINK_TCP || link == LINK_CHECKED) {
                 make_loopback_pair(pair);
             } else {
                 check_system(
@@ -73,13 +73,26 @@ void connect_all(rank_link link, int n, int *sockets)
     }
 }
 
+cadre_status open_link(rank_link link, int rank, int n, uint64_t generation,
+    const int *sockets, cadre_transport **out)
+{
+    if (link == LINK_SHM) {
+        return cadre_shm_open(rank, n, generation, sockets, out);
+    }
+    cadre_status status = cadre_tcp_open(rank, n, generation, sockets, out);
+    if (status == CADRE_OK && link == LINK_CHECKED) {
+        cadre_tcp_check_all(*out);
+    }
+    return status;
+}
+
 typedef struct ranks {
+    rank_link link;
     int n;
     int timeout_ms;
     rank_body body;
     void *ctx;
-    int *sockets; // or NULL
-    bool checked;
+    int *sockets;              // or NULL
     cadre_inproc_world *world; // or NULL
     cadre_shared_verdict *verdict;
 } ranks;
@@ -101,11 +114,8 @@ static void be_rank(void *ctx)
         if (all->world != NULL) {
             RANK_OK(cadre_inproc_open(all->world, me->rank, &transport));
         } else {
-            RANK_OK(cadre_tcp_open(me->rank, all->n, 1,
+            RANK_OK(open_link(all->link, me->rank, all->n, 1,
                 &all->sockets[me->rank * all->n], &transport));
-            if (all->checked) {
-                cadre_tcp_check_all(transport);
-            }
         }
         RANK_OK(cadre_watch_start_shared(
             all->verdict, me->rank, transport, &watch));
@@ -116,16 +126,15 @@ static void be_rank(void *ctx)
     cadre_group_release(group);
 }
 
-static void make_links(ranks *all, rank_link link)
+static void make_links(ranks *all)
 {
     size_t n = (size_t)all->n;
     CHECK_OK(cadre_shared_verdict_create(all->n, &all->verdict));
-    if (link == LINK_INPROC) {
+    if (all->link == LINK_INPROC) {
         CHECK_OK(cadre_inproc_world_create(all->n, &all->world));
     } else {
-        all->checked = link == LINK_CHECKED;
         all->sockets = cadre_alloc_array(n * n, sizeof(*all->sockets));
-        connect_all(link, all->n, all->sockets);
+        connect_all(all->link, all->n, all->sockets);
     }
 }
 
@@ -139,8 +148,12 @@ static void free_links(ranks *all)
 void run_as_threads(
     rank_link link, int n, int timeout_ms, rank_body body, void *ctx)
 {
-    ranks all = {.n = n, .timeout_ms = timeout_ms, .body = body, .ctx = ctx};
-    make_links(&all, link);
+    ranks all = {.link = link,
+        .n = n,
+        .timeout_ms = timeout_ms,
+        .body = body,
+        .ctx = ctx};
+    make_links(&all);
     one_rank *each = cadre_alloc_array((size_t)n, sizeof(*each));
     assert_non_null(each);
     for (int i = 0; i < n; i++) {
@@ -170,10 +183,15 @@ static void be_process(const ranks *all, int rank)
     _exit(0);
 }
 
-void run_as_processes(int n, int timeout_ms, rank_body body, void *ctx)
+void run_as_processes(
+    rank_link link, int n, int timeout_ms, rank_body body, void *ctx)
 {
-    ranks all = {.n = n, .timeout_ms = timeout_ms, .body = body, .ctx = ctx};
-    make_links(&all, LINK_UNIX);
+    ranks all = {.link = link,
+        .n = n,
+        .timeout_ms = timeout_ms,
+        .body = body,
+        .ctx = ctx};
+    make_links(&all);
     pid_t *pids = cadre_alloc_array((size_t)n, sizeof(*pids));
     assert_non_null(pids);
     fflush(NULL); // else children print what is buffered once more

@@ -12,6 +12,7 @@
 
 typedef enum rank_link {
     LINK_INPROC,
+    LINK_SHM,
     LINK_UNIX, // tcp over Unix sockets
     LINK_TCP,  // tcp over the loopback interface
     // As above, with checksums as between hosts: beyond N_LINKS, since it is
@@ -19,10 +20,14 @@ typedef enum rank_link {
     LINK_CHECKED,
 } rank_link;
 
-enum { N_LINKS = 3 };
+enum { N_LINKS = 4 };
 
 /** Connected, non-blocking sockets: [a * n + b] is a's socket to b. */
 void connect_all(rank_link link, int n, int *sockets);
+
+/** Opens rank's transport over its n sockets, which are taken. */
+cadre_status open_link(rank_link link, int rank, int n, uint64_t generation,
+    const int *sockets, cadre_transport **out);
 
 /** What a rank does with its group, which is released after it returns. */
 typedef void (*rank_body)(cadre_group *group, void *ctx);
@@ -32,10 +37,11 @@ void run_as_threads(
     rank_link link, int n, int timeout_ms, rank_body body, void *ctx);
 
 /**
- * Runs body(group, ctx) in n processes over Unix sockets.  A rank that ends
- * otherwise than by returning, or lasts a minute, fails the test.
+ * Runs body(group, ctx) in n processes, over any link but LINK_INPROC.  A rank
+ * that ends otherwise than by returning, or lasts a minute, fails the test.
  */
-void run_as_processes(int n, int timeout_ms, rank_body body, void *ctx);
+void run_as_processes(
+    rank_link link, int n, int timeout_ms, rank_body body, void *ctx);
 
 /** In a rank: the condition must hold. */
 #define RANK_CHECK(condition) \

@@ -30,10 +30,7 @@ static world open_all(rank_link link, int n)
         if (link == LINK_INPROC) {
             CHECK_OK(cadre_inproc_open(w.inproc, r, &w.ranks[r]));
         } else {
-            CHECK_OK(cadre_tcp_open(r, n, 7, &sockets[r * n], &w.ranks[r]));
-            if (link == LINK_CHECKED) {
-                cadre_tcp_check_all(w.ranks[r]);
-            }
+            CHECK_OK(open_link(link, r, n, 7, &sockets[r * n], &w.ranks[r]));
         }
         assert_int_equal(w.ranks[r]->rank, r);
         assert_int_equal(w.ranks[r]->world_size, n);
@@ -463,13 +460,13 @@ static void check_memory(rank_link link)
                 status = cadre_inproc_open(inproc, 0, &t);
             }
         } else {
-            status = cadre_tcp_open(0, 2, 1, sockets, &t);
+            status = open_link(link, 0, 2, 1, sockets, &t);
         }
         cadre_alloc_fail_after(-1);
         if (link != LINK_INPROC) {
             // The end of the other: closed sockets on this side are seen there.
             cadre_transport *peer = NULL;
-            CHECK_OK(cadre_tcp_open(1, 2, 1, &sockets[2], &peer));
+            CHECK_OK(open_link(link, 1, 2, 1, &sockets[2], &peer));
             cadre_transport_close(peer);
         }
         cadre_transport_close(t);
