@@ -80,8 +80,9 @@ void cadre_shared_count_up(
     atomic_store(counter_of(s, s->rank, which), s->n_turns + turns);
     bool is_last = true;
     for (int r = 0; r < s->world_size && is_last; r++) {
-        is_last = r == s->rank ||
-                  atomic_load(counter_of(s, r, which)) > s->n_turns + before;
+        uint64_t theirs = atomic_load(counter_of(s, r, which));
+        // One that has counted nothing may only not be seen yet.
+        is_last = r == s->rank || theirs == 0 || theirs > s->n_turns + before;
     }
     if (is_last) {
         s->ops->ring(s->t);

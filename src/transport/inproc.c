@@ -26,6 +26,7 @@
 #include "transport/spin.h"
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -53,7 +54,10 @@ typedef struct seat {
     arena *arenas; // guarded by mu for all but their rank, who alone writes it
 } seat;
 
-enum { PAGE_BYTES = 4096 };
+enum {
+    PAGE_BYTES = 4096,
+    YIELD_NS = 50000, // before it sleeps
+};
 
 struct cadre_inproc_world {
     int world_size;
@@ -281,16 +285,23 @@ static bool has_news(const seat *s, unsigned seen)
     return atomic_load_explicit(&s->news, memory_order_relaxed) != seen;
 }
 
+// At first busily, where that pays, then letting others have the core.
 static bool spin_for_news(
-    const inproc *t, unsigned seen, int64_t spin_end, cadre_deadline deadline)
+    const inproc *t, unsigned seen, int64_t begin, cadre_deadline deadline)
 {
-    const seat *s = &t->world->seats[t->base.rank];
-    for (int64_t now = cadre_now_ns(); now < spin_end && now < deadline;
+    const seat *mine = &t->world->seats[t->base.rank];
+    int64_t spin_end = cadre_spin_end(&t->spin, begin);
+    int64_t yield_end = spin_end + YIELD_NS;
+    for (int64_t now = begin; now < yield_end && now < deadline;
          now = cadre_now_ns()) {
-        if (has_news(s, seen)) {
+        if (has_news(mine, seen)) {
             return true;
         }
-        cadre_spin_pause(&t->spin);
+        if (now < spin_end) {
+            cadre_spin_pause();
+        } else {
+            (void)sched_yield();
+        }
     }
     return false;
 }
@@ -316,8 +327,7 @@ static bool wait_for_news(inproc *t, unsigned seen, cadre_deadline deadline)
     if (begin >= deadline) {
         return false;
     }
-    bool news = spin_for_news(t, seen, cadre_spin_memory_end(&t->spin, begin),
-                    deadline) ||
+    bool news = spin_for_news(t, seen, begin, deadline) ||
                 sleep_for_news(mine, seen, deadline);
     cadre_spin_learn(&t->spin, cadre_now_ns() - begin);
     return news;

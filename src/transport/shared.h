@@ -65,10 +65,13 @@ typedef struct cadre_shared_ops {
     cadre_status (*reach)(cadre_transport *t, int peer, cadre_shared_name name,
         size_t nbytes, void **out);
 
-    /** The board of a rank, aligned to a page; all zero at first. */
+    /**
+     * The board of a rank, aligned to a page; all zero at first.  That of a peer
+     * may read so until progress() has met the peer, and returns.
+     */
     void *(*board)(cadre_transport *t, int rank);
 
-    /** Has the progress() of all other ranks return. */
+    /** Has the progress() of all other ranks return; soon, if not met yet. */
     void (*ring)(cadre_transport *t);
 } cadre_shared_ops;
 

@@ -4,14 +4,11 @@
 //
 // Spinning saves waking up, if the news comes soon; else it takes a core from
 // whoever could make the news.  So a wait spins only if the one before it was
-// short, and for no longer than falling asleep and waking up would cost.  Where
-// there are more ranks than cores, a wait that looks at memory alone offers its
-// core to others all the time; one that asks the system sleeps at once.
+// short, and for no longer than falling asleep and waking up would cost.
 
 #ifndef CADRE_TRANSPORT_SPIN_H
 #define CADRE_TRANSPORT_SPIN_H
 
-#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -28,24 +25,14 @@ static inline int64_t cadre_spin_end(const cadre_spin *spin, int64_t now)
     return spin->allowed && spin->pays ? now + CADRE_SPIN_NS : now;
 }
 
-/** The same for a wait that looks at memory, with cadre_spin_pause() between. */
-static inline int64_t cadre_spin_memory_end(const cadre_spin *spin, int64_t now)
-{
-    return spin->pays ? now + CADRE_SPIN_NS : now;
-}
-
 /** A wait has ended after so long. */
 static inline void cadre_spin_learn(cadre_spin *spin, int64_t waited_ns)
 {
     spin->pays = waited_ns < CADRE_SPIN_NS;
 }
 
-static inline void cadre_spin_pause(const cadre_spin *spin)
+static inline void cadre_spin_pause(void)
 {
-    if (!spin->allowed) {
-        (void)sched_yield();
-        return;
-    }
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)

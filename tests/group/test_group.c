@@ -238,7 +238,8 @@ static void exchange_bytes(cadre_group *g, void *ctx)
     uint64_t payload;
     uint64_t overhead;
     cadre_group_sent(g, &payload, &overhead);
-    uint64_t n_frames = (uint64_t)(n - 1) * (N_ROUNDS + 1);
+    bool direct = strcmp(cadre_algorithm_name(g), "direct") == 0;
+    uint64_t n_frames = (uint64_t)(n - 1) * (N_ROUNDS + (direct ? 1U : 0U));
     bool inproc = strcmp(cadre_transport_name(g), "inproc") == 0;
     RANK_CHECK(payload == (uint64_t)N_ROUNDS * (uint64_t)(me + 1) *
                               (uint64_t)(n - 1 - me));

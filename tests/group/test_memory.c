@@ -261,35 +261,52 @@ static size_t turn_count(int n, cadre_dtype dtype)
     return cadre_turns_lay_out(&call, n, given, offsets).run_count * (size_t)n;
 }
 
-static void every_kind_of_memory_at_the_edges_of_turns(void **state)
+// What offers it.
+static const rank_link links[] = {LINK_INPROC, LINK_SHM};
+enum { N_SHARED_LINKS = sizeof(links) / sizeof(links[0]) };
+
+static void run_edges(rank_link link)
 {
-    (void)state;
     size_t turn = turn_count(2, CADRE_F32);
     const size_t counts[] = {0, 1, 15, 16, 17, turn - 1, turn, turn + 1,
         CADRE_WINDOW_TURNS * turn, CADRE_WINDOW_TURNS * turn + 1};
     for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]); k++) {
-        run_count(LINK_INPROC, 2, CADRE_F32, CADRE_SUM, counts[k]);
+        run_count(link, 2, CADRE_F32, CADRE_SUM, counts[k]);
     }
     turn = turn_count(5, CADRE_F32);
-    run_count(LINK_INPROC, 5, CADRE_F32, CADRE_SUM, turn - 1);
-    run_count(LINK_INPROC, 5, CADRE_F32, CADRE_SUM,
-        (CADRE_WINDOW_TURNS + 1) * turn + 3);
+    run_count(link, 5, CADRE_F32, CADRE_SUM, turn - 1);
+    run_count(
+        link, 5, CADRE_F32, CADRE_SUM, (CADRE_WINDOW_TURNS + 1) * turn + 3);
+}
+
+static void every_kind_of_memory_at_the_edges_of_turns(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SHARED_LINKS; i++) {
+        run_edges(links[i]);
+    }
+}
+
+static void run_types(rank_link link, int n)
+{
+    for (int i = 0; i < N_DTYPES; i++) {
+        cadre_dtype dtype = (cadre_dtype)i;
+        cadre_reduce_op op =
+            reference_is_real(dtype) ? CADRE_MEAN : CADRE_PRODUCT;
+        run_count(link, n, dtype, op, SMALL_COUNT);
+    }
 }
 
 static void every_kind_of_memory_for_all_types(void **state)
 {
     (void)state;
-    static const int rank_counts[] = {3, 4, 13};
-    for (size_t i = 0; i < sizeof(rank_counts) / sizeof(rank_counts[0]); i++) {
-        for (int dtype = 0; dtype < N_DTYPES; dtype++) {
-            cadre_dtype type = (cadre_dtype)dtype;
-            cadre_reduce_op op =
-                reference_is_real(type) ? CADRE_MEAN : CADRE_PRODUCT;
-            run_count(LINK_INPROC, rank_counts[i], type, op, SMALL_COUNT);
-        }
+    for (int i = 0; i < N_SHARED_LINKS; i++) {
+        run_types(links[i], 3);
+        run_types(links[i], 4);
+        run_count(
+            links[i], 3, CADRE_BF16, CADRE_SUM, turn_count(3, CADRE_BF16) + 5);
     }
-    run_count(
-        LINK_INPROC, 3, CADRE_BF16, CADRE_SUM, turn_count(3, CADRE_BF16) + 5);
+    run_types(LINK_INPROC, 13);
 }
 
 // Works posted in a row over the same arena, while others lag behind.
@@ -332,8 +349,10 @@ static void post_in_a_row(cadre_group *g, void *ctx)
 static void works_in_a_row_share_memory(void **state)
 {
     (void)state;
-    for (int n = 2; n <= 8; n++) {
-        run_as_threads(LINK_INPROC, n, 0, post_in_a_row, NULL);
+    for (int i = 0; i < N_SHARED_LINKS; i++) {
+        for (int n = 2; n <= 8; n++) {
+            run_as_threads(links[i], n, 0, post_in_a_row, NULL);
+        }
     }
 }
 
@@ -370,7 +389,9 @@ static void count_bytes(cadre_group *g, void *ctx)
 static void what_others_take_is_counted(void **state)
 {
     (void)state;
-    run_as_threads(LINK_INPROC, 4, 0, count_bytes, NULL);
+    for (int i = 0; i < N_SHARED_LINKS; i++) {
+        run_as_threads(links[i], 4, 0, count_bytes, NULL);
+    }
 }
 
 int main(void)
