@@ -72,7 +72,7 @@ static const cadre_shared_ops *shared(void)
 static char *new_arena(int rank, size_t nbytes)
 {
     void *memory;
-    CHECK_OK(shared()->alloc(ranks[rank], nbytes, &memory));
+    CHECK_OK(ranks[rank]->ops->shared->alloc(ranks[rank], nbytes, &memory));
     return memory;
 }
 
