@@ -124,17 +124,20 @@ def children_s():
 
 def run(command, more):
     """One measurement: the JSON line that it prints; None if it never ends."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env={**os.environ, **more})
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=LIMIT_S, check=False, env={**os.environ, **more})
+        output, errors = process.communicate(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
         print(f"not done in {LIMIT_S} s: {' '.join(command)}", file=sys.stderr)
+        process.terminate()  # a launcher ends its ranks
+        process.communicate()
         return None
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode != 0 or len(lines) != 1:
-        raise Wrong(f"status {done.returncode}: {' '.join(command)}\n"
-                    f"{done.stdout}{done.stderr}")
+    lines = [line for line in output.splitlines() if line.startswith("{")]
+    if process.returncode != 0 or len(lines) != 1:
+        raise Wrong(f"status {process.returncode}: {' '.join(command)}\n"
+                    f"{output}{errors}")
     row = json.loads(lines[0])
     if row["wrong"] != 0:
         raise Wrong(f"{row['wrong']} wrong elements: {' '.join(command)}")
@@ -185,6 +188,8 @@ def place_cell(points):
 
 
 def others_cell(points):
+    if not points:
+        return "-"
     return f"{100 * statistics.median(p[3] for p in points):.0f} %"
 
 
@@ -214,8 +219,6 @@ class Table:
 
     def add(self, size, points):
         every = [p for name in points for p in points[name]]
-        if not every:
-            return
         self.transports |= {p[1] for p in every if p[1]}
         cells = [size_text(size),
                  *(time_cell(points[name]) for name in self.ours + self.peers),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One collective of MPI at one size, measured as `cadre bench` measures its own:
+// One collective of MPI at one size, measured as `cadre bench` does its own:
 // f32, sum, in place; before every call each rank writes its whole buffer anew
 // and waits in a barrier; after it, it checks every element.  Only the call is
 // timed, and it takes as long as on its slowest rank.
