@@ -54,8 +54,8 @@ static float sum_leaves(const addends *a, size_t i, int first, int count)
            sum_leaves(a, i, first + half, count - half);
 }
 
-static float sum_round(const addends *a, size_t i, const cadre_dealing *d,
-    int owner, int round)
+static float sum_round(
+    const addends *a, size_t i, const cadre_dealing *d, int owner, int round)
 {
     float sum = 0;
     bool begun = false;
@@ -65,8 +65,8 @@ static float sum_round(const addends *a, size_t i, const cadre_dealing *d,
             continue;
         }
         int block = round * d->world_size + rank;
-        float node = sum_leaves(a, i, block * d->block,
-            cadre_dealing_block_leaves(d, block));
+        float node = sum_leaves(
+            a, i, block * d->block, cadre_dealing_block_leaves(d, block));
         sum = begun ? sum + node : node;
         begun = true;
     }
@@ -88,8 +88,8 @@ static float sum_rounds(const addends *a, size_t i, const cadre_dealing *d,
            sum_rounds(a, i, d, owner, first + half, count - half);
 }
 
-static int owner_of(const cadre_layout *layout, const cadre_segment *s,
-    size_t i, int n)
+static int owner_of(
+    const cadre_layout *layout, const cadre_segment *s, size_t i, int n)
 {
     for (int r = 0; r < n; r++) {
         cadre_shard shard = cadre_shard_of(&layout->units[s->unit], r, n);

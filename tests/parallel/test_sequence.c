@@ -104,10 +104,10 @@ static void check_buckets(
                 const cadre_slice *s = &part->slices[i];
                 const cadre_segment *segment = &layout->segments[s->segment];
                 assert_false(segment->frozen);
-                cadre_shard shard = cadre_shard_of(
-                    &layout->units[segment->unit], r, n_owners);
-                assert_true(s->offset >= shard.lo &&
-                            s->offset + s->count <= shard.hi);
+                cadre_shard shard =
+                    cadre_shard_of(&layout->units[segment->unit], r, n_owners);
+                assert_true(
+                    s->offset >= shard.lo && s->offset + s->count <= shard.hi);
                 for (size_t j = 0; j < s->count; j++) {
                     assert_int_equal(seen[s->offset + j]++, 0);
                 }
