@@ -46,6 +46,12 @@ test-slow: deps
 	@tools/install_deps clang
 	tools/run_tests clang dev slow
 
+# Ten minutes of each fuzz target, or FUZZ_SECONDS.
+FUZZ_SECONDS := 600
+fuzz: deps
+	@tools/install_deps clang libclang-rt-14-dev
+	tools/fuzz $(FUZZ_SECONDS)
+
 format:
 	@tools/install_deps clang-format
 	clang-format -i $(SOURCES)
@@ -64,4 +70,4 @@ clean:
 build/%/build.ninja:
 	cmake --preset $* --log-level=WARNING
 
-.PHONY: all deps install demo test test-slow format lint clean
+.PHONY: all deps install demo test test-slow fuzz format lint clean

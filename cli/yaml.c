@@ -104,8 +104,8 @@ static bool read_value(
     char key[KEY_BYTES];
     int n = snprintf(key, sizeof(key), "%s%s%s", prefix,
         *prefix == '\0' ? "" : ".", text_of(name));
-    if (n >= KEY_BYTES) {
-        return refuse(r, line_of(name), "a key is too long");
+    if (n >= KEY_BYTES || strlen(text_of(name)) != name->data.scalar.length) {
+        return refuse(r, line_of(name), "a key is too long, or has a NUL");
     }
     yaml_event_t event;
     if (!next_event(r, &event)) {

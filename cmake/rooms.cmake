@@ -31,6 +31,9 @@ if(CADRE_SANITIZE)
     target_compile_definitions(cadre_flags INTERFACE CADRE_SANITIZED=1)
     target_link_options(cadre_flags INTERFACE -fsanitize=${CADRE_SANITIZE})
 endif()
+if(CADRE_FUZZ)
+    target_compile_options(cadre_flags INTERFACE -O1 -fsanitize=fuzzer-no-link)
+endif()
 # Our own mistakes are asserted in every build but the release.
 target_compile_definitions(cadre_flags INTERFACE
     $<$<CONFIG:Debug>:CADRE_ASSERTIONS=1>)

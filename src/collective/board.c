@@ -7,6 +7,7 @@ enum {
     DTYPE_SHIFT = 8,
     REDUCE_OP_SHIFT = 16,
     WINDOWED_SHIFT = 24,
+    RING_SHIFT = 25,
     ROOT_SHIFT = 32,
 };
 
@@ -26,6 +27,7 @@ void cadre_board_write(cadre_board_entry *entry, const cadre_board_call *call)
                     (uint64_t)(uint8_t)call->call.dtype << DTYPE_SHIFT |
                     (uint64_t)(uint8_t)call->call.reduce_op << REDUCE_OP_SHIFT |
                     (uint64_t)call->windowed << WINDOWED_SHIFT |
+                    (uint64_t)call->call.ring << RING_SHIFT |
                     (uint64_t)(uint32_t)call->call.root << ROOT_SHIFT;
     put(&entry->kind, kind);
     put(&entry->count, call->call.count);
@@ -51,6 +53,7 @@ void cadre_board_read(cadre_board_entry *entry, cadre_board_call *out)
                 .dtype = (cadre_dtype)(kind >> DTYPE_SHIFT & UINT8_MAX),
                 .reduce_op =
                     (cadre_reduce_op)(kind >> REDUCE_OP_SHIFT & UINT8_MAX),
+                .ring = (kind >> RING_SHIFT & 1) != 0,
                 .root = (int32_t)(uint32_t)(kind >> ROOT_SHIFT),
                 .sequence = sequence,
                 .count = get(&entry->count),

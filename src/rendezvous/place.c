@@ -89,8 +89,15 @@ static cadre_status read_family(const family *f, cadre_place *p)
         p->local_world_size = p->local_rank + 1;
         return CADRE_OK;
     }
-    return read_pair(f->local_rank, f->local_world_size, &p->local_rank,
-        &p->local_world_size);
+    CADRE_TRY(read_pair(f->local_rank, f->local_world_size, &p->local_rank,
+        &p->local_world_size));
+    if (p->local_world_size > p->world_size) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "%s is %d, but %s is %d: a host has no more ranks than there are",
+            f->local_world_size, p->local_world_size, f->world_size,
+            p->world_size);
+    }
+    return CADRE_OK;
 }
 
 // A RANK left in the shell from another job is an error that would be hard to

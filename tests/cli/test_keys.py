@@ -135,6 +135,7 @@ class Keys(harness.CommandTest):
                 (4, "recipe: mlp-fashion\nsteps: 1\n---\nsteps: 2\n"),
                 (2, "recipe: mlp-fashion\na: {b: {c: {d: {e: 1}}}}\n"),
                 (2, 'recipe: mlp-fashion\nsteps: "1\\0"\n'),
+                (2, 'recipe: mlp-fashion\n"steps\\0more": 1\n'),
                 (2, 'recipe: mlp-fashion\n"a\\n\\e[2J": 1\n'),
                 (2, "recipe: mlp-fashion\n\tsteps: 1\n"),
                 (2, "recipe: mlp-fashion\n" + "k" * 200 + ": 1\n")):

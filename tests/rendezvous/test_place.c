@@ -139,6 +139,8 @@ static void refuses_what_makes_no_sense(void **state)
         {"RANK=0 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=1",
             "LOCAL_RANK is 1, but LOCAL_WORLD_SIZE is 1"},
         {"RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=1", "LOCAL_RANK is not"},
+        {"RANK=0 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=3",
+            "LOCAL_WORLD_SIZE is 3, but WORLD_SIZE is 2"},
         {"CADRE_RANK=1", "CADRE_WORLD_SIZE is not"},
         {"CADRE_STORE=fd:3", "CADRE_RANK and CADRE_WORLD_SIZE are not"},
         {"CADRE_RANK=1 CADRE_WORLD_SIZE=2", "CADRE_STORE is not set"},

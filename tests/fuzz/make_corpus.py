@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the seeds of the fuzz targets' corpora, one file per input.
+
+    make_corpus.py                 into corpus/ beside this file
+
+Inputs of faults that were found are kept there too, under names of their own;
+they are left alone.
+"""
+
+import gzip
+import json
+import pathlib
+import struct
+
+CORPUS = pathlib.Path(__file__).parent / "corpus"
+
+HEADER, ZEROS, RAW, MOVE = b"\0", b"\1", b"\2", b"\3"
+
+
+def header(*patches, checked=False):
+    """A record of fuzz_frames.c: the next header, with bytes changed."""
+    return (HEADER + bytes([checked, len(patches)])
+            + b"".join(bytes(p) for p in patches))
+
+
+def frames():
+    def zeros(n):
+        return ZEROS + bytes([n // 2])
+
+    whole = (header() + zeros(40) + header() + header() + zeros(24)
+             + header() + zeros(302) + RAW + b"\1\0")
+    example = struct.pack("<4sIQBBBBiQQQQiI", b"CDFR", 1, 7, 1, 0, 0, 0, -1,
+                          1, 10, 0, 40, 1, 0)
+    yield "all-frames", b"\1" + whole + MOVE
+    yield "cut", b"\1" + header() + zeros(20)
+    yield "checksum-is-wrong", b"\1" + header(checked=True) + zeros(44) + MOVE
+    yield "other-call", b"\1" + header((16, 5)) + MOVE
+    yield "other-order", b"\1" + header((19, 2)) + MOVE
+    yield "other-generation", b"\1" + header((8, 1)) + MOVE
+    yield "payload-of-4-gib", b"\1" + header((52, 1)) + zeros(510) + MOVE
+    yield "http", b"\1" + RAW + b"\x20" + b"GET / HTTP/1.1\r\nHost: cadre\r\n\r\n"
+    yield "header", b"\0\1" + example
+    yield "header-with-broken-check", b"\0\0" + example
+
+
+def handshake():
+    hub, rank, applicant, messages = b"\0", b"\1", b"\2", b"\3"
+    # The way of proof; how far it goes; patches of hello, proof and join.
+    for way, name in enumerate(("user", "secret", "none")):
+        honest = bytes([way, 1, 0, 0, 0])
+        yield f"joins-by-{name}", hub + honest
+        yield f"comes-by-{name}", rank + bytes([way, 2, 0, 0])
+        yield f"is-answered-by-{name}", applicant + bytes([way, 1, 0])
+    yield "joins-in-another-way", hub + bytes([1, 1, 1, 4, 1, 0, 0])
+    yield "proof-is-wrong", hub + bytes([1, 1, 0, 1, 5, 128, 0])
+    yield "join-is-wrong", hub + bytes([1, 1, 0, 0, 1, 8, 9])
+    yield "answer-is-wrong", applicant + bytes([1, 1, 1, 60, 2])
+    yield "http", hub + b"\1\0\x40GET / HTTP/1.1\r\n\r\n"
+    yield "tls-hello", hub + b"\1\0\x40\x16\x03\x01\x02\0\1\0\x01\xfc\x03\x03"
+
+    def message(kind, payload):
+        return b"CDH1" + struct.pack("<II", kind, len(payload)) + payload
+
+    def text(word, nbytes):
+        return word.encode().ljust(nbytes, b"\0")
+
+    join = struct.pack("<5I", 1, 2, 1000, 10000, 99) + text("here", 64) + text(
+        "127.0.0.1:5", 80)
+    verdict = struct.pack("<iI", -41, 2) + b"rank 2 is lost"
+    welcome = bytes(16) + struct.pack("<QII", 7, 500, 2) + text(
+        "a:1", 80) + text("b:2", 80)
+    every = (message(1, join) + message(2, b"") + message(3, verdict)
+             + message(4, b"") + message(5, welcome)
+             + message(6, struct.pack("<I", 3)) + message(7, verdict))
+    yield "all-messages", messages + b"\1\xff" + every
+    yield "message-in-two-pieces", messages + b"\0\x05" + message(7, verdict)
+    yield "welcome-of-too-many", messages + b"\1\0" + message(
+        5, bytes(16) + struct.pack("<QII", 7, 500, 9999))
+    yield "message-of-4-gib", messages + b"\0\0CDH1" + b"\7\0\0\0" + b"\xff" * 9
+
+
+def idx():
+    labels = struct.pack(">II", 0x801, 5) + bytes(range(5))
+    images = struct.pack(">IIII", 0x803, 2, 3, 4) + bytes(range(24))
+    packed = gzip.compress(images, mtime=0)
+    yield "labels", b"\0" + labels
+    yield "images", b"\2" + images
+    yield "packed", b"\2" + packed
+    yield "packed-and-cut", b"\2" + packed[:-6]
+    yield "packed-and-damaged", b"\2" + packed[:20] + b"\xff" + packed[21:]
+    yield "cut", b"\2" + images[:-3]
+    yield "goes-on", b"\0" + labels + b"\0"
+    yield "of-16-exbibytes", b"\2" + struct.pack(">I", 0x803) + b"\xff" * 12
+    yield "empty", b"\0"
+
+
+def config():
+    keys, file = b"\0", b"\1"
+    yield "keys", keys + b"""\
+train.global_batch=63
+train.seed=18446744073709551615
+optim.name=sgd
+optim.lr=0.1
+optim.momentum=0.9
+parallel.fold=4
+parallel.order=ring
+parallel.transport=tcp
+parallel.leaves=8
+data.path=/a path/with: a "colon" # and more
+data.drop_last=true
+steps=12
+"""
+    yield "keys-that-are-refused", keys + b"""\
+optim.lr=nan
+optim.lr=1e999
+optim.lr=0x1p3
+train.seed=-1
+train.global_batch=0
+steps=99999999999999999999
+parallel.fold=3
+parallel.order=rings
+no.such.key=1
+recipe=mlp-fashion
+=
+"""
+    yield "path-of-odd-characters", keys + (
+        "data.path=\u0085\u2028\ufeff\t'\"\\~ äöü\U0001f600").encode()
+    yield "path-of-no-utf-8", keys + b"data.path=\xff\xfe/\x80"
+    yield "file", file + b"""\
+recipe: mlp-fashion
+epochs: 2
+train:
+  global_batch: 64
+optim: {name: adamw, lr: 1e-3}
+parallel:
+  order: "ring"
+  bucket_mb: 0.5
+data: {path: 'it''s here'}
+"""
+    yield "file-without-recipe", file + b"steps: 3\n"
+    yield "file-of-lists", file + b"recipe: mlp-fashion\ntrain: [1, [2]]\n"
+    yield "file-of-two-documents", file + b"recipe: mlp-fashion\n---\na: b\n"
+    yield "file-with-anchors", file + b"recipe: &a mlp-fashion\nsteps: *a\n"
+    yield "file-too-deep", file + b"{a: {b: {c: {d: {e: {f: 1}}}}}}"
+    yield "file-that-is-no-yaml", file + b"recipe: 'mlp\n\t: %@`"
+    yield "file-key-with-nul", file + b'recipe: mlp-fashion\n"steps\\0a": 3\n'
+    yield "file-in-utf-16", file + "recipe: mlp-fashion\n".encode("utf-16")
+
+
+NAMES = ("CADRE_RANK", "CADRE_WORLD_SIZE", "CADRE_LOCAL_RANK",
+         "CADRE_LOCAL_WORLD_SIZE", "CADRE_STORE", "RANK", "WORLD_SIZE",
+         "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+         "CADRE_SECRET_FD", "CADRE_SECRET_FILE", "CADRE_AUTH")
+
+
+def environment():
+    def variables(**values):
+        return b"".join(bytes([NAMES.index(name)]) + value.encode() + b"\n"
+                        for name, value in values.items())
+
+    ours = dict(CADRE_RANK="1", CADRE_WORLD_SIZE="4", CADRE_LOCAL_RANK="1",
+                CADRE_LOCAL_WORLD_SIZE="2")
+    theirs = dict(RANK="1", WORLD_SIZE="4", MASTER_ADDR="10.0.0.1",
+                  MASTER_PORT="29500")
+    yield "ours", variables(**ours, CADRE_STORE="fd:5", CADRE_SECRET_FD="6")
+    yield "ours-by-tcp", variables(**ours, CADRE_STORE="tcp:[::1]:99",
+                                   CADRE_SECRET_FILE="/a/file")
+    yield "theirs", variables(**theirs, LOCAL_RANK="1", LOCAL_WORLD_SIZE="2")
+    yield "theirs-without-local-size", variables(**theirs, LOCAL_RANK="3")
+    yield "both-and-unlike", variables(**ours, CADRE_STORE="fd:5", RANK="2")
+    yield "alone", variables(CADRE_AUTH="none")
+    yield "numbers-that-are-none", variables(RANK="0x1", WORLD_SIZE="+4")
+    yield "local-rank-beyond", variables(**theirs, LOCAL_RANK="4")
+    yield "host-too-long", variables(**{**theirs, "MASTER_ADDR": "h" * 400})
+
+
+def safetensors():
+    def tensor(shape, begin, end, dtype="F32"):
+        return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+    good = {"__metadata__": {"format": "pt"}, "w": tensor([2, 3], 0, 24),
+            "b": tensor([], 24, 28)}
+    variants = {
+        "model": good,
+        "tensor-is-missing": {"w": good["w"]},
+        "another-shape": {**good, "w": tensor([3, 2], 0, 24)},
+        "another-type": {**good, "b": tensor([], 24, 28, "I64")},
+        "beyond-the-file": {**good, "b": tensor([], 1 << 62, (1 << 62) + 4)},
+        "backwards": {**good, "b": tensor([], 28, 24)},
+        "offsets-are-words": {**good, "b": tensor([], "24", None)},
+        "header-is-a-list": [good],
+    }
+    for name, value in variants.items():
+        yield name, b"\1" + json.dumps(value).encode()
+    text = json.dumps(good).encode()
+    yield "file", b"\0" + struct.pack("<Q", len(text)) + text + bytes(28)
+    yield "header-of-16-exbibytes", b"\0" + b"\xff" * 8 + text
+    yield "header-of-nothing", b"\0" + bytes(8)
+    yield "deep", b"\1" + b"[" * 3000
+    yield "shorter-than-a-length", b"\0abc"
+
+
+def main():
+    for target in (frames, handshake, idx, config, environment, safetensors):
+        folder = CORPUS / target.__name__
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in target():
+            (folder / name).write_bytes(content)
+
+
+if __name__ == "__main__":
+    main()
