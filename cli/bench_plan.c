@@ -38,9 +38,9 @@ static const choice reduce_ops[] = {
     {"product", CADRE_PRODUCT, false}, {NULL, 0, false}};
 static const choice transports[] = {
     {"auto", 0, false}, {"inproc", 0, false}, {"tcp", 0, false},
-    {"shm", 0, true}, {"ucx", 0, true}, {NULL, 0, false}};
+    {"shm", 0, false}, {"ucx", 0, true}, {NULL, 0, false}};
 static const choice orders[] = {
-    {"canonical", 0, false}, {"ring", 0, true}, {NULL, 0, false}};
+    {"canonical", 0, false}, {"ring", 0, false}, {NULL, 0, false}};
 static const choice buffers[] = {
     {"arena", true, false}, {"user", false, false}, {NULL, 0, false}};
 // clang-format on
@@ -155,6 +155,7 @@ bool bench_plan_read(const bench_words *w, bench_plan *plan)
     plan->dtype = (cadre_dtype)dtype->value;
     plan->reduce_op = (cadre_reduce_op)reduce_op->value;
     plan->group.transport = transport->name;
+    plan->group.order = order->name;
     plan->arena = kind->value != 0;
     if (bench_reduces(plan->op) && plan->reduce_op == CADRE_MEAN &&
         !is_float(plan->dtype)) {

@@ -451,9 +451,10 @@ cadre_status cadre_work_await(
 {
     cadre_group *group = work->group;
     // An exchange without parts is over before anything moves.
-    bool over = work->state == CADRE_WORK_DONE ||
-                (work->state == CADRE_WORK_STARTED && work->is_exchange &&
-                    cadre_transfer_set_is_done(&work->direct.transfers));
+    bool over =
+        work->state == CADRE_WORK_DONE ||
+        (work->state == CADRE_WORK_STARTED && work->way == CADRE_WAY_EXCHANGE &&
+            cadre_transfer_set_is_done(&work->direct.transfers));
     CADRE_TRY(step(group, over ? 0 : deadline));
     *done = work->state == CADRE_WORK_DONE;
     return *done || cadre_now_ns() < deadline

@@ -149,7 +149,6 @@ static cadre_status compare_options(
 {
     const cadre_setting settings[] = {
         {"mode", (double)o->mode},
-        {"order", (double)cadre_group_order(group)},
         {"leaves", (double)o->leaves},
         {"fold", (double)o->fold},
         {"bucket_bytes", (double)o->bucket_bytes},

@@ -16,7 +16,7 @@
 #include "base/alloc.h"
 #include "base/check.h"
 #include "base/fail.h"
-#include "base/thread.h"
+#include "base/peer.h"
 #include "transport/shm_segment.h"
 #include <sched.h>
 #include <unistd.h>
@@ -215,7 +215,7 @@ static void wait_for_news(shm *t, int64_t spin_end, cadre_deadline deadline)
     int64_t yield_end = (now < spin_end ? spin_end : now) + YIELD_NS;
     while (now < until && !has_news(t)) {
         if (now < spin_end) {
-            cadre_spin_pause(&t->spin);
+            cadre_spin_pause();
         } else if (now < yield_end) {
             (void)sched_yield();
         } else {
@@ -379,7 +379,7 @@ cadre_status cadre_shm_open(int rank, int world_size, uint64_t generation,
     t->base.world_size = world_size;
     t->base.generation = generation;
     t->base.failed_peer = -1;
-    t->spin.allowed = cadre_cpu_count() >= world_size;
+    t->spin.allowed = cadre_peers_cpu_count(sockets, world_size) >= world_size;
     t->home_bytes = home_bytes(world_size);
     t->home_fd = -1;
     for (int i = 0; i < world_size; i++) {

@@ -188,32 +188,12 @@ static void the_order_is_another_identity(void **state)
     assert_int_equal(ring.report[0].bytes_sent, tree.report[0].bytes_sent);
 }
 
-static void differ_in_order(cadre_group *group, void *ctx)
-{
-    (void)ctx;
-    cadre_model *m;
-    cadre_engine *e;
-    group->order =
-        cadre_rank(group) == 1 ? CADRE_ORDER_RING : CADRE_ORDER_CANONICAL;
-    trainee_make_model(group, &m);
-    RANK_CHECK(cadre_engine_create(m, NULL, &e) == CADRE_ERR_DESYNC);
-    RANK_CHECK(strstr(cadre_error_text(), "order") != NULL);
-    cadre_model_destroy(m);
-}
-
-static void ranks_of_different_orders_do_not_train(void **state)
-{
-    (void)state;
-    run_as_threads(LINK_INPROC, 3, 30000, differ_in_order, NULL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_go_round_the_ring),
         cmocka_unit_test(buckets_overlap_modes_and_threads_change_nothing),
         cmocka_unit_test(the_order_is_another_identity),
-        cmocka_unit_test(ranks_of_different_orders_do_not_train),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -173,7 +173,7 @@ void trainee_train(cadre_group *group, void *ctx)
     trainee_job *job = ctx;
     cadre_model *m;
     cadre_engine *e;
-    group->order = job->order;
+    cadre_group_set_order(group, job->order);
     trainee_make_model(group, &m);
     RANK_OK(cadre_engine_create(m, &job->options, &e));
     for (int s = 0; s < TRAINEE_STEPS; s++) {
