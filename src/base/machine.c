@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { BOOT_ID_CHARACTERS = 36 };
 
@@ -32,8 +33,9 @@ void cadre_machine_text(char text[CADRE_MACHINE_BYTES])
     text[0] = '\0';
     if (read_boot_id(id) && stat("/proc/self/ns/net", &network) == 0 &&
         stat("/proc/self/ns/user", &users) == 0) {
-        int n = snprintf(text, CADRE_MACHINE_BYTES, "%s/%ju/%ju", id,
-            (uintmax_t)network.st_ino, (uintmax_t)users.st_ino);
+        int n = snprintf(text, CADRE_MACHINE_BYTES, "%s/%ju/%ju/%ju", id,
+            (uintmax_t)network.st_ino, (uintmax_t)users.st_ino,
+            (uintmax_t)geteuid());
         if (n >= CADRE_MACHINE_BYTES) {
             text[0] = '\0';
         }

@@ -238,8 +238,8 @@ static void pronounce_apart(cadre_hub *hub, int a, int b)
         return;
     }
     snprintf(text, sizeof(text),
-        "transport 'shm' is wanted, but %s and %s share no host: choose 'tcp' "
-        "or 'auto'",
+        "transport 'shm' is wanted, but %s and %s do not run on one host as "
+        "one user: choose 'tcp' or 'auto'",
         name_of_a, name_of_b);
     pronounce(hub, CADRE_ERR_UNSUPPORTED, -1, text);
 }

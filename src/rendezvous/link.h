@@ -29,7 +29,7 @@ typedef struct cadre_link_offer {
  * launcher, which proves that they share a host.
  *
  * CADRE_LINK_AUTO: there is none, since *a and *b wish different links or, if
- * they wish the same, share no host.
+ * they wish the same, are apart.
  */
 cadre_link cadre_link_choose(
     const cadre_link_offer *offers, int n, bool launched, int *a, int *b);

@@ -5,8 +5,8 @@
 #include "base/bytes.h"
 #include "base/fail.h"
 #include "base/peer.h"
-#include "base/socket.h"
 #include "base/random.h"
+#include "base/socket.h"
 #include <string.h>
 #include <unistd.h>
 

@@ -263,7 +263,10 @@ static void shm_ring(cadre_transport *base)
 {
     shm *t = as_shm(base);
     for (int i = 0; i < base->world_size; i++) {
-        if (i != base->rank && t->peers[i].met) {
+        if (i == base->rank) {
+            continue;
+        }
+        if (t->peers[i].met) {
             cadre_bell_ring(cadre_shm_bell(t, i));
         } else {
             t->peers[i].owed = true;

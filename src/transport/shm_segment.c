@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -38,6 +39,13 @@ size_t cadre_segment_bytes(size_t nbytes)
     return nbytes > SIZE_MAX / 2 ? 0 : (nbytes + page - 1) / page * page;
 }
 
+// The number behind a name at the beginning of a line, or 0.
+static uint64_t number_of(const char *line, const char *name)
+{
+    size_t n = strlen(name);
+    return strncmp(line, name, n) == 0 ? strtoull(line + n, NULL, 10) : 0;
+}
+
 // What the system could still give; no limit if it does not say.
 static uint64_t available_bytes(void)
 {
@@ -48,11 +56,7 @@ static uint64_t available_bytes(void)
     uint64_t kib = 0;
     char line[128];
     while (fgets(line, sizeof(line), file) != NULL) {
-        uint64_t value;
-        if (sscanf(line, "MemAvailable: %" SCNu64, &value) == 1 ||
-            sscanf(line, "SwapFree: %" SCNu64, &value) == 1) {
-            kib += value;
-        }
+        kib += number_of(line, "MemAvailable:") + number_of(line, "SwapFree:");
     }
     (void)fclose(file);
     return kib == 0 ? UINT64_MAX : kib * 1024;
@@ -89,10 +93,9 @@ static int allocate_pages(int fd, size_t nbytes)
     return result;
 }
 
-static void *map(int fd, size_t nbytes, void *at)
+static void *map(int fd, size_t nbytes, void *at, int more_flags)
 {
-    // All pages are there, so their entries may as well be made at once.
-    int flags = MAP_SHARED | MAP_POPULATE | (at == NULL ? 0 : MAP_FIXED);
+    int flags = MAP_SHARED | (at == NULL ? 0 : MAP_FIXED) | more_flags;
     return mmap(at, nbytes, PROT_READ | PROT_WRITE, flags, fd, 0);
 }
 
@@ -106,7 +109,8 @@ static cadre_status fill_segment(int fd, size_t nbytes, void **memory)
         return cadre_fail_errno(
             CADRE_ERR_IO, errno, "shared memory cannot be sealed");
     }
-    void *mapped = map(fd, nbytes, NULL);
+    // Who makes it will use all of it, whoever maps it a part.
+    void *mapped = map(fd, nbytes, NULL, MAP_POPULATE);
     if (mapped == MAP_FAILED) {
         return cadre_fail_errno(CADRE_ERR_NO_MEMORY, errno,
             "%zu bytes of shared memory cannot be mapped", nbytes);
@@ -157,7 +161,7 @@ cadre_status cadre_segment_map(int fd, size_t nbytes, void **memory)
 {
     cadre_status status = check_segment(fd, nbytes);
     if (status == CADRE_OK) {
-        void *mapped = map(fd, nbytes, *memory);
+        void *mapped = map(fd, nbytes, *memory, 0);
         if (mapped == MAP_FAILED) {
             status = cadre_fail_errno(CADRE_ERR_NO_MEMORY, errno,
                 "%zu bytes of a peer's shared memory cannot be mapped", nbytes);

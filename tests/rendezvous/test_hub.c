@@ -175,7 +175,8 @@ static void tells_all_that_nothing_connects_them(void **state)
     cadre_hub *hub = join_four(false, "mmno", ".s..");
     expect_verdict(hub, CADRE_ERR_UNSUPPORTED, -1,
         "transport 'shm' is wanted, but rank 0 (host b, pid 700) and rank 2 "
-        "(host b, pid 702) share no host: choose 'tcp' or 'auto'");
+        "(host b, pid 702) do not run on one host as one user: choose 'tcp' or "
+        "'auto'");
     cadre_hub_destroy(hub);
     hub = join_four(true, "mmmm", ".s.t");
     expect_verdict(hub, CADRE_ERR_DESYNC, -1,
