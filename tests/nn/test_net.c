@@ -9,17 +9,22 @@
 #include <math.h>
 #include <string.h>
 
+static cadre_shape row(int64_t elements)
+{
+    return (cadre_shape){elements, 1, 1, 1};
+}
+
 static const cadre_layer mlp[] = {
-    {"linear", "fc1", 7},
-    {"relu", NULL, 0},
-    {"linear", "fc2", 3},
+    {.kind = "linear", .name = "fc1", .width = 7},
+    {.kind = "relu"},
+    {.kind = "linear", .name = "fc2", .width = 3},
 };
 
 static void describes_parameters(void **state)
 {
     (void)state;
     cadre_net *net = NULL;
-    CHECK_OK(cadre_net_create(mlp, 3, 5, 3, &net));
+    CHECK_OK(cadre_net_create(mlp, 3, row(5), 3, &net));
     assert_int_equal(cadre_net_param_count(net), 4);
 
     const struct {
@@ -50,9 +55,9 @@ static void describes_parameters(void **state)
 static void initial_values_follow_the_counters(void **state)
 {
     (void)state;
-    const cadre_layer layer = {"linear", "fc", 10};
+    const cadre_layer layer = {.kind = "linear", .name = "fc", .width = 10};
     cadre_net *net = NULL;
-    CHECK_OK(cadre_net_create(&layer, 1, 100, 10, &net));
+    CHECK_OK(cadre_net_create(&layer, 1, row(100), 10, &net));
     static float weight[1000];
     static float again[1000];
     float bias[10];
@@ -86,39 +91,43 @@ static void refuses_what_makes_no_sense(void **state)
 {
     (void)state;
     cadre_net *net = NULL;
-    const cadre_layer unknown[] = {{"linear", "a", 4}, {"conv9", "b", 3}};
-    CHECK_FAILS(cadre_net_create(unknown, 2, 5, 3, &net), CADRE_ERR_INVALID_ARG,
-        "layer 2 b: there is no kind 'conv9'");
-    const cadre_layer kindless = {NULL, "a", 3};
-    CHECK_FAILS(cadre_net_create(&kindless, 1, 5, 3, &net),
+    const cadre_layer unknown[] = {{.kind = "linear", .name = "a", .width = 4},
+        {.kind = "conv9", .name = "b", .width = 3}};
+    CHECK_FAILS(cadre_net_create(unknown, 2, row(5), 3, &net),
+        CADRE_ERR_INVALID_ARG, "layer 2 b: there is no kind 'conv9'");
+    const cadre_layer kindless = {.name = "a", .width = 3};
+    CHECK_FAILS(cadre_net_create(&kindless, 1, row(5), 3, &net),
         CADRE_ERR_INVALID_ARG, "layer 1 a: there is no kind ''");
-    const cadre_layer nameless = {"linear", NULL, 3};
-    CHECK_FAILS(cadre_net_create(&nameless, 1, 5, 3, &net),
+    const cadre_layer nameless = {.kind = "linear", .name = NULL, .width = 3};
+    CHECK_FAILS(cadre_net_create(&nameless, 1, row(5), 3, &net),
         CADRE_ERR_INVALID_ARG, "layer 1: linear needs a name");
-    const cadre_layer narrow = {"linear", "a", 0};
-    CHECK_FAILS(cadre_net_create(&narrow, 1, 5, 3, &net), CADRE_ERR_INVALID_ARG,
-        "layer 1 a: linear from 5 to 0");
-    const cadre_layer vast = {"linear", "a", INT64_MAX};
-    CHECK_FAILS(cadre_net_create(&vast, 1, 5, 3, &net), CADRE_ERR_INVALID_ARG,
-        "elements are possible");
-    const cadre_layer wide_relu = {"relu", NULL, 3};
-    CHECK_FAILS(cadre_net_create(&wide_relu, 1, 3, 3, &net),
-        CADRE_ERR_INVALID_ARG, "layer 1: relu keeps the width");
-    const cadre_layer twins[] = {{"linear", "a", 4}, {"linear", "a", 3}};
-    CHECK_FAILS(cadre_net_create(twins, 2, 5, 3, &net), CADRE_ERR_INVALID_ARG,
-        "layer 2 a: layer 1 has the same name");
+    const cadre_layer narrow = {.kind = "linear", .name = "a", .width = 0};
+    CHECK_FAILS(cadre_net_create(&narrow, 1, row(5), 3, &net),
+        CADRE_ERR_INVALID_ARG, "layer 1 a: linear from 5 to 0");
+    const cadre_layer vast = {
+        .kind = "linear", .name = "a", .width = INT64_MAX};
+    CHECK_FAILS(cadre_net_create(&vast, 1, row(5), 3, &net),
+        CADRE_ERR_INVALID_ARG, "elements are possible");
+    const cadre_layer wide_relu = {.kind = "relu", .width = 3};
+    CHECK_FAILS(cadre_net_create(&wide_relu, 1, row(3), 3, &net),
+        CADRE_ERR_INVALID_ARG, "layer 1: relu has no width");
+    const cadre_layer twins[] = {{.kind = "linear", .name = "a", .width = 4},
+        {.kind = "linear", .name = "a", .width = 3}};
+    CHECK_FAILS(cadre_net_create(twins, 2, row(5), 3, &net),
+        CADRE_ERR_INVALID_ARG, "layer 2 a: layer 1 has the same name");
     char long_name[100];
     memset(long_name, 'n', sizeof(long_name));
     long_name[99] = '\0';
-    const cadre_layer named = {"linear", long_name, 3};
-    CHECK_FAILS(cadre_net_create(&named, 1, 5, 3, &net), CADRE_ERR_INVALID_ARG,
-        "longer than 47 bytes");
-    CHECK_FAILS(cadre_net_create(mlp, 3, 5, 4, &net), CADRE_ERR_INVALID_ARG,
+    const cadre_layer named = {.kind = "linear", .name = long_name, .width = 3};
+    CHECK_FAILS(cadre_net_create(&named, 1, row(5), 3, &net),
+        CADRE_ERR_INVALID_ARG, "longer than 47 bytes");
+    CHECK_FAILS(cadre_net_create(mlp, 3, row(5), 4, &net),
+        CADRE_ERR_INVALID_ARG,
         "the last layer has 3 outputs, but there are 4 classes");
-    CHECK_FAILS(cadre_net_create(mlp, 0, 5, 3, &net), CADRE_ERR_INVALID_ARG,
-        "0 layers");
-    CHECK_FAILS(cadre_net_create(mlp, 3, 0, 3, &net), CADRE_ERR_INVALID_ARG,
-        "from 0 elements");
+    CHECK_FAILS(cadre_net_create(mlp, 0, row(5), 3, &net),
+        CADRE_ERR_INVALID_ARG, "0 layers");
+    CHECK_FAILS(cadre_net_create(mlp, 3, row(0), 3, &net),
+        CADRE_ERR_INVALID_ARG, "from 0 x 1 x 1 elements");
     assert_null(net);
     cadre_net_destroy(NULL);
 }
@@ -131,7 +140,7 @@ static void every_allocation_may_fail(void **state)
     cadre_status status = CADRE_ERR_NO_MEMORY;
     for (; status != CADRE_OK; failures++) {
         cadre_alloc_fail_after(failures);
-        status = cadre_net_create(mlp, 3, 5, 3, &net);
+        status = cadre_net_create(mlp, 3, row(5), 3, &net);
         cadre_alloc_fail_after(-1);
         assert_true(status == CADRE_OK || status == CADRE_ERR_NO_MEMORY);
         assert_in_range(failures, 0, 100);
