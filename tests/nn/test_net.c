@@ -52,6 +52,68 @@ static void describes_parameters(void **state)
     cadre_net_destroy(net);
 }
 
+static void describes_convolutions(void **state)
+{
+    (void)state;
+    const cadre_layer layers[] = {
+        {.kind = "conv2d",
+            .name = "conv",
+            .width = 7,
+            .kernel = 3,
+            .stride = 2},
+        {.kind = "linear", .name = "fc", .width = 3},
+    };
+    cadre_net *net = NULL;
+    const cadre_shape image = {2, 9, 6, 1};
+    CHECK_OK(cadre_net_create(layers, 2, image, 3, &net));
+    assert_int_equal(cadre_net_param_count(net), 4);
+    const cadre_net_param *weight = cadre_net_param_at(net, 0);
+    const int64_t wanted[] = {7, 2, 3, 3};
+    assert_string_equal(weight->name, "conv.weight");
+    assert_int_equal(weight->n_dims, 4);
+    assert_memory_equal(weight->shape, wanted, sizeof(wanted));
+    assert_true(weight->init_bound == (float)(1.0 / sqrt(18.0)));
+    assert_string_equal(cadre_net_param_at(net, 1)->name, "conv.bias");
+    assert_int_equal(cadre_net_param_at(net, 1)->count, 7);
+    // Windows fit 4 times in 9 rows and 2 times in 6 columns.
+    assert_int_equal(cadre_net_param_at(net, 2)->shape[1], 7 * 4 * 2);
+    cadre_net_destroy(net);
+}
+
+static void refuses_images_that_make_no_sense(void **state)
+{
+    (void)state;
+    const struct {
+        cadre_layer layer;
+        const char *words;
+    } cases[] = {
+        {{.kind = "conv2d", .width = 3, .kernel = 3}, "needs a name"},
+        {{.kind = "conv2d", .name = "c", .kernel = 3}, "conv2d from 1 to 0"},
+        {{.kind = "conv2d", .name = "c", .width = 3}, "kernel 0"},
+        {{.kind = "conv2d", .name = "c", .width = 3, .kernel = 9},
+            "a window of 9 does not fit an image of 8 x 8"},
+        {{.kind = "conv2d", .name = "c", .width = 3, .kernel = 3, .stride = -1},
+            "stride -1"},
+        {{.kind = "conv2d", .name = "c", .width = 3, .kernel = 3, .rate = 0.5f},
+            "conv2d has no rate"},
+        {{.kind = "maxpool2d", .kernel = 3, .padding = 2},
+            "more than half the kernel"},
+        {{.kind = "avgpool2d"}, "kernel 0"},
+        {{.kind = "avgpool2d", .width = 2, .kernel = 2}, "has no width"},
+        {{.kind = "dropout"}, "dropout of rate 0"},
+        {{.kind = "dropout", .rate = 1.0f}, "dropout of rate 1"},
+        {{.kind = "relu", .kernel = 3}, "relu has no kernel"},
+        {{.kind = "relayout"}, "there is no kind 'relayout'"},
+    };
+    cadre_net *net = NULL;
+    const cadre_shape image = {1, 8, 8, 1};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        CHECK_FAILS(cadre_net_create(&cases[i].layer, 1, image, 64, &net),
+            CADRE_ERR_INVALID_ARG, cases[i].words);
+    }
+    assert_null(net);
+}
+
 static void initial_values_follow_the_counters(void **state)
 {
     (void)state;
@@ -174,6 +236,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(describes_parameters),
+        cmocka_unit_test(describes_convolutions),
+        cmocka_unit_test(refuses_images_that_make_no_sense),
         cmocka_unit_test(initial_values_follow_the_counters),
         cmocka_unit_test(refuses_what_makes_no_sense),
         cmocka_unit_test(every_allocation_may_fail),
