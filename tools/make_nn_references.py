@@ -6,10 +6,12 @@
 
 Inputs come from a formula that the test computes as well, so only results are
 stored. Layers are computed in f64 and rounded once; the five losses of the MLP
-are those of an ordinary f32 training with AdamW.
+and of the convolutional nets are those of an ordinary f32 training with AdamW.
 
 An entry:  kind N I O tensor step count norm  and then count f32 bit patterns:
 elements 0, step, 2 step ... of the tensor; norm is that of all its elements.
+For images I and O are channels, and height, width, kernel, stride and padding
+follow them. Of a net's entries I is the step, or the parameter.
 """
 import gzip
 import struct
@@ -50,9 +52,9 @@ def bound(fan_in):
     return 1.0 / np.sqrt(float(fan_in))
 
 
-def show(kind, n, i, o, tensor, result):
+def show(kind, n, i, o, tensor, result, most=5005, stride=257):
     flat = result.detach().flatten().double().numpy()
-    step = 1 if len(flat) <= 5005 else 257
+    step = 1 if len(flat) <= most else max(stride, len(flat) // most)
     kept = flat[::step].astype(np.float32)
     print(f"{kind} {n} {i} {o} {tensor} {step} {len(kept)} {np.linalg.norm(flat):.17g}")
     patterns = [f"{p:08x}" for p in kept.view(np.uint32)]
@@ -95,16 +97,86 @@ def fashion(n):
     return x.reshape(n, 784), torch.from_numpy(y.astype("int64"))
 
 
-def mlp(batch, steps):
-    """Losses of the first steps, on the training set in the order of its file."""
-    x, y = fashion(batch * steps)
-    net = torch.nn.Sequential(
+def show_image(kind, x, y, window, tensor, result):
+    (n, i, h, w), o = x.shape, y.shape[1]
+    show(f"{kind}", n, i, f"{o} {h} {w} {window[0]} {window[1]} {window[2]}",
+         tensor, result, most=120, stride=7)
+
+
+def conv2d(n, i, h, w, o, kernel, stride, padding):
+    fan_in = i * kernel * kernel
+    x = values(X, (n, i, h, w)).double().requires_grad_()
+    weight = values(WEIGHT, (o, i, kernel, kernel), bound(fan_in)).double().requires_grad_()
+    b = values(BIAS, (o,), bound(fan_in)).double().requires_grad_()
+    y = F.conv2d(x, weight, b, stride, padding)
+    y.backward(values(DY, tuple(y.shape)).double())
+    for tensor, result in (("y", y), ("dx", x.grad), ("dw", weight.grad), ("db", b.grad)):
+        show_image("conv2d", x, y, (kernel, stride, padding), tensor, result)
+
+
+def pool2d(kind, n, c, h, w, kernel, stride, padding):
+    """Quarters only, so that a window often has its highest value twice."""
+    x = ((values(X, (n, c, h, w)) * 4).floor() / 4).double().requires_grad_()
+    pool = F.max_pool2d if kind == "maxpool2d" else F.avg_pool2d
+    y = pool(x, kernel, stride, padding)
+    y.backward(values(DY, tuple(y.shape)).double())
+    for tensor, result in (("y", y), ("dx", x.grad)):
+        show_image(kind, x, y, (kernel, stride, padding), tensor, result)
+
+
+def mlp_net():
+    return torch.nn.Sequential(
         torch.nn.Linear(784, 512), torch.nn.ReLU(), torch.nn.Linear(512, 256),
         torch.nn.ReLU(), torch.nn.Linear(256, 10),
     )
+
+
+def cnn_net():
+    nn = torch.nn
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 28, 28)),
+        nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(),
+        nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(),
+        nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(3136, 128), nn.ReLU(), nn.Linear(128, 10),
+    )
+
+
+def lenet_net():
+    nn = torch.nn
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 28, 28)),
+        nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(),
+        nn.Linear(84, 10),
+    )
+
+
+def fill(net):
+    """The formula's values for all parameters, a tag for each."""
+    fan_in = 1
     for index, p in enumerate(net.parameters()):
-        fan_in = net[index // 2 * 2].in_features
+        fan_in = p[0].numel() if p.dim() > 1 else fan_in
         p.data = values(16 + index, tuple(p.shape), bound(fan_in))
+
+
+def first_gradients(kind, net, batch):
+    """In f64, from the weights and the batch that training starts with."""
+    x, y = fashion(batch)
+    fill(net)
+    net.double()
+    F.cross_entropy(net(x.double()), y, reduction="sum").backward()
+    for index, p in enumerate(net.parameters()):
+        show(kind, batch, index, 0, "grad", p.grad, most=40, stride=7)
+    net.float()
+
+
+def first_losses(kind, net, batch, steps):
+    """Of the training set in the order of its file."""
+    x, y = fashion(batch * steps)
+    fill(net)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=0.01)
     for s in range(steps):
         part = slice(s * batch, (s + 1) * batch)
@@ -113,7 +185,7 @@ def mlp(batch, steps):
         loss.backward()
         optimizer.step()
         value = struct.unpack("<I", struct.pack("<f", loss.item()))[0]
-        print(f"mlp {batch} {s} 0 loss 1 1 {loss.item():.9g}\n{value:08x}")
+        print(f"{kind} {batch} {s} 0 loss 1 1 {loss.item():.9g}\n{value:08x}")
 
 
 def main():
@@ -123,7 +195,19 @@ def main():
         relu(*shape)
     for shape in ((1, 2), (7, 13), (64, 10), (5, 1001)):
         softmax_cross_entropy(*shape)
-    mlp(batch=128, steps=5)
+    first_losses("mlp-fashion", mlp_net(), batch=128, steps=5)
+    for shape in (
+        (2, 1, 7, 9, 5, 3, 1, 1), (3, 3, 9, 8, 6, 5, 2, 2), (2, 6, 7, 7, 16, 3, 1, 0),
+        (3, 16, 6, 5, 13, 1, 1, 0), (2, 13, 11, 10, 24, 3, 2, 1),
+        (5, 24, 8, 8, 8, 4, 3, 1),
+    ):
+        conv2d(*shape)
+    for kind in ("maxpool2d", "avgpool2d"):
+        for shape in ((3, 5, 8, 6, 2, 2, 0), (2, 16, 9, 7, 3, 2, 1), (1, 17, 7, 7, 3, 3, 0)):
+            pool2d(kind, *shape)
+    for kind, make in (("cnn-fashion", cnn_net), ("lenet-fashion", lenet_net)):
+        first_gradients(kind, make(), batch=16)
+        first_losses(kind, make(), batch=16, steps=5)
 
 
 if __name__ == "__main__":

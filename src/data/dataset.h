@@ -34,7 +34,10 @@ typedef struct cadre_dataset_ops {
 struct cadre_dataset {
     const cadre_dataset_ops *ops;
     int64_t n_samples;
-    int64_t sample_elements;
+    int64_t sample_elements; // channels x height x width, in that order
+    int64_t channels;
+    int64_t height;
+    int64_t width;
     int64_t n_classes;
     uint64_t content_hash; // part of the identity of a run
 };

@@ -136,6 +136,9 @@ static cadre_status open_fashion(
     f->base = (cadre_dataset){
         .ops = &cadre_fashion,
         .sample_elements = PIXELS,
+        .channels = 1,
+        .height = SIDE,
+        .width = SIDE,
         .n_classes = CLASSES,
     };
     cadre_status status =

@@ -219,6 +219,8 @@ cadre_leaf_data cadre_loader_leaf(const cadre_loader *loader, int leaf)
         .x = s->x + place * loader->options.dataset->sample_elements,
         .labels = s->labels + place,
         .n_samples = hi - lo,
+        .step = loader->options.first_step + loader->current,
+        .first_sample = lo,
     };
 }
 

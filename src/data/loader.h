@@ -34,6 +34,8 @@ typedef struct cadre_leaf_data {
     const float *x;        // (n_samples, sample_elements)
     const int32_t *labels; // (n_samples)
     int64_t n_samples;
+    int64_t step;         // counted from 0
+    int64_t first_sample; // the first one's place in the step's batch
 } cadre_leaf_data;
 
 cadre_status cadre_loader_create(

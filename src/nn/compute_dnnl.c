@@ -1,30 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// oneDNN.  Products go through dnnl_sgemm() rather than through primitives: it
+// oneDNN, and its products.  These go through dnnl_sgemm() rather than through primitives: it
 // takes rows of any stride, has nothing to set up for each shape, and was the
 // fastest.  Measured (oneDNN 2.6.3, AVX2, one thread, the products of a pass of
 // 512 samples through the MLP 784-512-256-10, medians): 19.7 ms with padded
 // rows, 21.3 with plain ones; matmul primitives 20.1 and 22.2, inner product
 // 22.5, inner product with weights in the format it asks for 26.7.
 //
-// No signal is taken during a product: code that oneDNN makes for AVX2 keeps
-// data further below the stack pointer than the 128 bytes that the handler of a
-// signal leaves alone.  A handler on the same stack overwrites it, and the
+// No signal is taken meanwhile: code that oneDNN makes for products on AVX2
+// keeps data further below the stack pointer than the 128 bytes that the handler
+// of a signal leaves alone.  A handler on the same stack overwrites it, and the
 // product then writes where it must not (measured: the heap was corrupt within
 // a second of SIGALRM every 100 us; never with handlers on a stack of their
 // own).
 //
 // Threads: any.
 
-#include "nn/compute.h"
+#include "nn/compute_dnnl.h"
 
 #include "base/check.h"
 #include "base/fail.h"
+#include "nn/compute.h"
 #include "nn/net.h"
-#include <dnnl.h>
 #include <omp.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 
 static int64_t rows_of(cadre_factor f)
@@ -54,31 +53,60 @@ static void hold_signals(sigset_t *before)
     pthread_sigmask(SIG_BLOCK, &held, before);
 }
 
+cadre_dnnl_guard cadre_dnnl_enter(void)
+{
+    cadre_dnnl_guard guard;
+    hold_signals(&guard.signals);
+    // The setting is the calling thread's own, so others do not see the change.
+    guard.threads = omp_get_max_threads();
+    omp_set_num_threads(1);
+    return guard;
+}
+
+void cadre_dnnl_leave(const cadre_dnnl_guard *guard)
+{
+    omp_set_num_threads(guard->threads);
+    pthread_sigmask(SIG_SETMASK, &guard->signals, NULL);
+}
+
+cadre_status cadre_dnnl_check(dnnl_status_t result, const char *what)
+{
+    if (result == dnnl_success) {
+        return CADRE_OK;
+    }
+    return cadre_fail(
+        result == dnnl_out_of_memory ? CADRE_ERR_NO_MEMORY : CADRE_ERR_INTERNAL,
+        "oneDNN could not %s: its status %d", what, (int)result);
+}
+
+static dnnl_engine_t engine;
+
+static void open_engine(void)
+{
+    if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success) {
+        engine = NULL;
+    }
+}
+
+dnnl_engine_t cadre_dnnl_engine(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, open_engine);
+    return engine;
+}
+
 cadre_status cadre_compute_product(
     cadre_factor a, cadre_factor b, cadre_matrix c)
 {
     CADRE_ASSERT(rows_of(a) == c.rows && columns_of(b) == c.columns);
     CADRE_ASSERT(columns_of(a) == rows_of(b));
 
-    sigset_t signals;
-    hold_signals(&signals);
-    // The setting is the calling thread's own, so others do not see the change.
-    int threads = omp_get_max_threads();
-    omp_set_num_threads(1);
+    cadre_dnnl_guard guard = cadre_dnnl_enter();
     dnnl_status_t result = dnnl_sgemm(letter(a), letter(b), c.rows, c.columns,
         columns_of(a), 1.0f, a.matrix.data, a.matrix.stride, b.matrix.data,
         b.matrix.stride, 0.0f, c.data, c.stride);
-    omp_set_num_threads(threads);
-    pthread_sigmask(SIG_SETMASK, &signals, NULL);
-
-    if (result == dnnl_success) {
-        return CADRE_OK;
-    }
-    return cadre_fail(
-        result == dnnl_out_of_memory ? CADRE_ERR_NO_MEMORY : CADRE_ERR_INTERNAL,
-        "oneDNN could not multiply %lld x %lld by %lld x %lld: its status %d",
-        (long long)c.rows, (long long)columns_of(a), (long long)rows_of(b),
-        (long long)c.columns, (int)result);
+    cadre_dnnl_leave(&guard);
+    return cadre_dnnl_check(result, "multiply two matrices");
 }
 
 static char version_text[32];

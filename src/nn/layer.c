@@ -3,19 +3,94 @@
 #include "nn/layer.h"
 
 #include "base/fail.h"
+#include <stdio.h>
 #include <string.h>
 
-static const cadre_layer_ops *const kinds[] = {&cadre_linear, &cadre_relu};
+static const cadre_layer_ops *const kinds[] = {
+    &cadre_avgpool2d,
+    &cadre_conv2d,
+    &cadre_dropout,
+    &cadre_linear,
+    &cadre_maxpool2d,
+    &cadre_relu,
+};
 
-cadre_status cadre_layer_find(const char *kind, const cadre_layer_ops **out)
+enum { N_KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+
+static cadre_status unknown(const char *kind)
 {
-    const char *asked = kind == NULL ? "" : kind;
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        if (strcmp(kinds[i]->kind, asked) == 0) {
+    char names[128] = "";
+    for (int i = 0; i < N_KINDS; i++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof(names) - used, "%s%s", i == 0 ? "" : ", ",
+            kinds[i]->kind);
+    }
+    return cadre_fail(CADRE_ERR_INVALID_ARG,
+        "there is no kind '%s'; there are %s", kind, names);
+}
+
+static cadre_status check_fields(
+    const cadre_layer *layer, const cadre_layer_ops *ops)
+{
+    const struct {
+        const char *name;
+        unsigned bit;
+        bool given;
+    } fields[] = {
+        {"width", CADRE_TAKES_WIDTH, layer->width != 0},
+        {"kernel", CADRE_TAKES_WINDOW, layer->kernel != 0},
+        {"stride", CADRE_TAKES_WINDOW, layer->stride != 0},
+        {"padding", CADRE_TAKES_WINDOW, layer->padding != 0},
+        {"rate", CADRE_TAKES_RATE, layer->rate < 0 || layer->rate > 0},
+    };
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        if (fields[i].given && (ops->takes & fields[i].bit) == 0) {
+            return cadre_fail(CADRE_ERR_INVALID_ARG, "%s has no %s; leave it 0",
+                ops->kind, fields[i].name);
+        }
+    }
+    return CADRE_OK;
+}
+
+cadre_status cadre_layer_find(
+    const cadre_layer *layer, const cadre_layer_ops **out)
+{
+    const char *kind = layer->kind == NULL ? "" : layer->kind;
+    for (int i = 0; i < N_KINDS; i++) {
+        if (strcmp(kinds[i]->kind, kind) == 0) {
+            CADRE_TRY(check_fields(layer, kinds[i]));
             *out = kinds[i];
             return CADRE_OK;
         }
     }
-    return cadre_fail(CADRE_ERR_INVALID_ARG,
-        "there is no kind '%s'; there are linear and relu", asked);
+    return unknown(kind);
+}
+
+static int64_t places(const cadre_layer_plan *plan, int64_t extent)
+{
+    int64_t room = extent + 2 * plan->padding - plan->kernel;
+    return room < 0 ? 0 : room / plan->stride + 1;
+}
+
+cadre_status cadre_layer_slide(cadre_layer_plan *plan)
+{
+    enum { MOST = 1 << 12 }; // so that no size overflows
+    if (plan->kernel < 1 || plan->kernel > MOST || plan->stride < 1 ||
+        plan->stride > MOST || plan->padding < 0 || plan->padding > MOST) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "a window with kernel %lld, stride %lld, padding %lld makes no "
+            "sense",
+            (long long)plan->kernel, (long long)plan->stride,
+            (long long)plan->padding);
+    }
+    plan->out.height = places(plan, plan->in.height);
+    plan->out.width = places(plan, plan->in.width);
+    if (plan->out.height < 1 || plan->out.width < 1) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "a window of %lld does not fit an image of %lld x %lld with "
+            "padding %lld",
+            (long long)plan->kernel, (long long)plan->in.height,
+            (long long)plan->in.width, (long long)plan->padding);
+    }
+    return CADRE_OK;
 }

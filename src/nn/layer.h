@@ -2,18 +2,21 @@
 //
 // A kind of layer: the table that a new one fills in.
 //
-// Letters: N samples of a pass, I elements of a sample before the layer, O
-// elements after it.
+// A layer sees samples as rows of a matrix, a sample per row, as its shape says
+// that they lie (nn/shape.h).  It computes in three calls: forward, then in
+// backward the gradient of each parameter and the gradient of its input.
 //
-// Threads: any; the functions keep nothing.
+// Letters: N samples of a pass, I floats of a sample before the layer, O floats
+// after it.
+//
+// Threads: any; the functions keep nothing but in a state, which belongs to one
+// thread.
 
 #ifndef CADRE_NN_LAYER_H
 #define CADRE_NN_LAYER_H
 
 #include "cadre/status.h"
-#include "nn/matrix.h"
 #include "nn/net.h"
-#include <stdbool.h>
 
 enum { CADRE_LAYER_NAME_BYTES = 48 };
 
@@ -23,19 +26,64 @@ typedef struct cadre_layer_ops cadre_layer_ops;
 typedef struct cadre_layer_plan {
     const cadre_layer_ops *ops;
     char name[CADRE_LAYER_NAME_BYTES]; // empty if it has none
-    int64_t in;                        // I
-    int64_t out;                       // O
-    int first_param;                   // its first parameter in the net
-    size_t scratch; // floats that input_gradient() wants; set by plan()
+    int number;                        // in the user's list, from 0
+    cadre_shape in;
+    cadre_shape out;
+    int64_t kernel;
+    int64_t stride;
+    int64_t padding;
+    float rate;
+    bool then_relu;   // its forward does the ReLU that follows
+    bool done;        // a ReLU that its predecessor's forward does
+    int first_param;  // its first parameter in the net
+    bool passes_down; // its input's gradient is wanted
+    size_t scratch;   // floats that a call wants; set by plan()
 } cadre_layer_plan;
+
+/**
+ * What a layer keeps for passes of one number of samples.  A kind's own struct
+ * starts with it, as its member `base`.
+ */
+typedef struct cadre_layer_state {
+    size_t scratch; // floats that a call wants
+} cadre_layer_state;
+
+/** A layer's part of a pass. */
+typedef struct cadre_layer_call {
+    const cadre_layer_plan *plan;
+    cadre_layer_state *state;   // for this many samples; NULL if it keeps none
+    const float *const *params; // the layer's own
+    cadre_matrix_view x;        // (N, I); written over if it is in place
+    cadre_matrix_view y;        // (N, O), backward only
+    cadre_matrix_view dy;       // (N, O), backward only
+    const cadre_pass *pass;     // NULL if nothing is trained
+    float *scratch;
+} cadre_layer_call;
+
+/** The fields of a cadre_layer that a kind takes; others must be 0. */
+enum {
+    CADRE_TAKES_WIDTH = 1,
+    CADRE_TAKES_WINDOW = 2, // kernel, stride and padding
+    CADRE_TAKES_RATE = 4,
+};
 
 struct cadre_layer_ops {
     const char *kind;
+    unsigned takes;
     int n_params;
 
-    // y may be x, and dx may be dy: the layer needs no memory of its own.
-    // Such a layer's dx is computed from y and dy alone.
+    // y may be x, and dx may be dy: the layer needs no memory of its own, and
+    // its dx is computed from y and dy alone.
     bool in_place;
+
+    // Its backward reads y, so the next layer must not write over it.
+    bool keeps_output;
+
+    // It does the ReLU that follows, if plan->then_relu.
+    bool takes_relu;
+
+    /** (optional) The block that x must have; NULL: any. */
+    int64_t (*input_block)(cadre_shape in);
 
     /**
      * Checks what the user wrote and sets plan->out, and scratch if it is not
@@ -48,31 +96,54 @@ struct cadre_layer_ops {
     /** Describes parameter i of the layer; NULL if there are none. */
     void (*param)(const cadre_layer_plan *plan, int i, cadre_net_param *param);
 
-    /** y (N, O) from x (N, I); params are the layer's own. */
-    cadre_status (*forward)(const cadre_layer_plan *plan,
-        const float *const *params, cadre_matrix_view x, cadre_matrix y);
+    /**
+     * (optional) Makes what passes of n_samples need; give *out to release().
+     *
+     * Errors: CADRE_ERR_NO_MEMORY, CADRE_ERR_INTERNAL
+     */
+    cadre_status (*prepare)(const cadre_layer_plan *plan, int64_t n_samples,
+        cadre_layer_state **out);
+    void (*release)(cadre_layer_state *state); // NULL is allowed
+
+    /** y (N, O). */
+    cadre_status (*forward)(const cadre_layer_call *call, cadre_matrix y);
 
     /**
-     * Writes the gradient of parameter i, from x (N, I) and dy (N, O), summed
-     * over the samples; NULL if there are no parameters.
+     * Writes the gradient of parameter i, summed over the samples.  Called for
+     * each in turn; NULL if there are no parameters.
      */
-    cadre_status (*param_gradient)(const cadre_layer_plan *plan, int i,
-        cadre_matrix_view x, cadre_matrix_view dy, float *grad);
+    cadre_status (*param_gradient)(
+        const cadre_layer_call *call, int i, float *grad);
 
-    /** dx (N, I) from y and dy (N, O); scratch has plan->scratch floats. */
-    cadre_status (*input_gradient)(const cadre_layer_plan *plan,
-        const float *const *params, cadre_matrix_view y, cadre_matrix_view dy,
-        cadre_matrix dx, float *scratch);
+    /** dx (N, I). */
+    cadre_status (*input_gradient)(
+        const cadre_layer_call *call, cadre_matrix dx);
 };
 
+extern const cadre_layer_ops cadre_avgpool2d;
+extern const cadre_layer_ops cadre_conv2d;
+extern const cadre_layer_ops cadre_dropout;
 extern const cadre_layer_ops cadre_linear;
+extern const cadre_layer_ops cadre_maxpool2d;
+extern const cadre_layer_ops cadre_relayout; // no kind for users
 extern const cadre_layer_ops cadre_relu;
 
 /**
- * The table of a kind.
+ * The table of a layer's kind, if the layer has no field that its kind does not
+ * take.
  *
- * Errors: CADRE_ERR_INVALID_ARG  there is no such kind; names those there are
+ * Errors: CADRE_ERR_INVALID_ARG  there is no such kind (names those there are),
+ *                                or no such field
  */
-cadre_status cadre_layer_find(const char *kind, const cadre_layer_ops **out);
+cadre_status cadre_layer_find(
+    const cadre_layer *layer, const cadre_layer_ops **out);
+
+/**
+ * Checks the plan's window and sets plan->out's height and width to the number
+ * of places that it can slide to.
+ *
+ * Errors: CADRE_ERR_INVALID_ARG
+ */
+cadre_status cadre_layer_slide(cadre_layer_plan *plan);
 
 #endif // CADRE_NN_LAYER_H

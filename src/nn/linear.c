@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// y = x W^T + b, with W (O, I) and b (O).
+// y = x W^T + b, with W (O, I) and b (O).  An image is taken as a row of its
+// elements.
 
 #include "base/fail.h"
 #include "nn/compute.h"
@@ -11,6 +12,17 @@
 
 enum { WEIGHT, BIAS, N_PARAMS };
 
+static int64_t inputs(const cadre_layer_plan *plan)
+{
+    return cadre_shape_elements(plan->in);
+}
+
+static int64_t plain_block(cadre_shape in)
+{
+    (void)in;
+    return 1;
+}
+
 static cadre_status plan_linear(
     const cadre_layer *layer, cadre_layer_plan *plan)
 {
@@ -19,14 +31,15 @@ static cadre_status plan_linear(
         return cadre_fail(
             CADRE_ERR_INVALID_ARG, "linear needs a name for its parameters");
     }
-    if (layer->width < 1 || layer->width > WIDEST || plan->in > WIDEST) {
+    int64_t in = inputs(plan);
+    if (layer->width < 1 || layer->width > WIDEST || in > WIDEST) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "linear from %lld to %lld: 1 to %d elements are possible",
-            (long long)plan->in, (long long)layer->width, (int)WIDEST);
+            (long long)in, (long long)layer->width, (int)WIDEST);
     }
-    plan->out = layer->width;
-    if (cadre_matrix_stride(plan->in) != plan->in) {
-        plan->scratch = (size_t)(plan->out * cadre_matrix_stride(plan->in));
+    plan->out = (cadre_shape){layer->width, 1, 1, 1};
+    if (cadre_matrix_stride(in) != in) {
+        plan->scratch = (size_t)(layer->width * cadre_matrix_stride(in));
     }
     return CADRE_OK;
 }
@@ -34,27 +47,28 @@ static cadre_status plan_linear(
 static void describe(
     const cadre_layer_plan *plan, int i, cadre_net_param *param)
 {
-    param->shape[0] = plan->out;
-    param->shape[1] = plan->in;
+    param->shape[0] = plan->out.channels;
+    param->shape[1] = inputs(plan);
     param->n_dims = i == WEIGHT ? 2 : 1;
-    param->init_bound = (float)(1.0 / sqrt((double)plan->in));
+    param->init_bound = (float)(1.0 / sqrt((double)inputs(plan)));
     snprintf(param->name, sizeof(param->name), "%s.%s", plan->name,
         i == WEIGHT ? "weight" : "bias");
 }
 
 // W (O, I)
-static cadre_matrix_view weight(const cadre_layer_plan *plan, const float *w)
+static cadre_matrix_view weight(const cadre_layer_call *call)
 {
-    return (cadre_matrix_view){w, plan->out, plan->in, plan->in};
+    int64_t in = inputs(call->plan);
+    return (cadre_matrix_view){
+        call->params[WEIGHT], call->plan->out.channels, in, in};
 }
 
-static cadre_status forward(const cadre_layer_plan *plan,
-    const float *const *params, cadre_matrix_view x, cadre_matrix y)
+static cadre_status forward(const cadre_layer_call *call, cadre_matrix y)
 {
-    CADRE_TRY(cadre_compute_product((cadre_factor){x, false},
-        (cadre_factor){weight(plan, params[WEIGHT]), true}, y));
+    CADRE_TRY(cadre_compute_product(
+        (cadre_factor){call->x, false}, (cadre_factor){weight(call), true}, y));
 
-    const float *bias = params[BIAS];
+    const float *bias = call->params[BIAS];
     for (int64_t n = 0; n < y.rows; n++) {
         float *row = cadre_matrix_row(y, n);
         for (int64_t o = 0; o < y.columns; o++) {
@@ -77,51 +91,50 @@ static void sum_rows(cadre_matrix_view m, float *restrict sums)
     }
 }
 
-static cadre_status param_gradient(const cadre_layer_plan *plan, int i,
-    cadre_matrix_view x, cadre_matrix_view dy, float *grad)
+static cadre_status param_gradient(
+    const cadre_layer_call *call, int i, float *grad)
 {
     if (i == BIAS) {
-        sum_rows(dy, grad);
+        sum_rows(call->dy, grad);
         return CADRE_OK;
     }
     // dW (O, I) = dy^T x
-    cadre_matrix dw = {grad, plan->out, plan->in, plan->in};
+    int64_t in = inputs(call->plan);
+    cadre_matrix dw = {grad, call->plan->out.channels, in, in};
     return cadre_compute_product(
-        (cadre_factor){dy, true}, (cadre_factor){x, false}, dw);
+        (cadre_factor){call->dy, true}, (cadre_factor){call->x, false}, dw);
 }
 
 // The weights with a stride that is kind to the cache.  The product reads them
 // down their columns, so a copy pays for itself: a third less time for 512 by
 // 256 weights and 512 samples on an AVX2 processor.
-static cadre_matrix_view padded_weight(
-    const cadre_layer_plan *plan, const float *w, float *scratch)
+static cadre_matrix_view padded_weight(const cadre_layer_call *call)
 {
-    cadre_matrix_view from = weight(plan, w);
-    if (plan->scratch == 0) {
+    cadre_matrix_view from = weight(call);
+    if (call->plan->scratch == 0) {
         return from;
     }
-    cadre_matrix to = {
-        scratch, plan->out, plan->in, cadre_matrix_stride(plan->in)};
-    for (int64_t o = 0; o < plan->out; o++) {
+    cadre_matrix to = {call->scratch, from.rows, from.columns,
+        cadre_matrix_stride(from.columns)};
+    for (int64_t o = 0; o < from.rows; o++) {
         memcpy(cadre_matrix_row(to, o), cadre_matrix_view_row(from, o),
-            (size_t)plan->in * sizeof(*w));
+            (size_t)from.columns * sizeof(*to.data));
     }
     return cadre_matrix_read(to);
 }
 
-static cadre_status input_gradient(const cadre_layer_plan *plan,
-    const float *const *params, cadre_matrix_view y, cadre_matrix_view dy,
-    cadre_matrix dx, float *scratch)
+static cadre_status input_gradient(
+    const cadre_layer_call *call, cadre_matrix dx)
 {
-    (void)y;
-    cadre_matrix_view w = padded_weight(plan, params[WEIGHT], scratch);
-    return cadre_compute_product(
-        (cadre_factor){dy, false}, (cadre_factor){w, false}, dx);
+    return cadre_compute_product((cadre_factor){call->dy, false},
+        (cadre_factor){padded_weight(call), false}, dx);
 }
 
 const cadre_layer_ops cadre_linear = {
     .kind = "linear",
+    .takes = CADRE_TAKES_WIDTH,
     .n_params = N_PARAMS,
+    .input_block = plain_block,
     .plan = plan_linear,
     .param = describe,
     .forward = forward,

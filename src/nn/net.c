@@ -19,7 +19,8 @@ static cadre_status at_layer(
         cadre_error_text());
 }
 
-static cadre_status copy_name(const char *name, cadre_layer_plan *plan)
+static cadre_status copy_name(
+    const cadre_net *net, const char *name, cadre_layer_plan *plan)
 {
     if (name == NULL) {
         return CADRE_OK;
@@ -29,47 +30,93 @@ static cadre_status copy_name(const char *name, cadre_layer_plan *plan)
             "its name is longer than %zu bytes", sizeof(plan->name) - 1);
     }
     snprintf(plan->name, sizeof(plan->name), "%s", name);
+    for (int i = 0; i < net->n_layers; i++) {
+        const cadre_layer_plan *other = &net->layers[i];
+        if (plan->name[0] != '\0' && strcmp(other->name, plan->name) == 0) {
+            return cadre_fail(CADRE_ERR_INVALID_ARG,
+                "layer %d has the same name", other->number + 1);
+        }
+    }
     return CADRE_OK;
+}
+
+// What the layer that is planned next will read.
+static cadre_shape shape_so_far(const cadre_net *net)
+{
+    return net->n_layers == 0 ? net->input : net->layers[net->n_layers - 1].out;
+}
+
+static void put_relayout(cadre_net *net, int64_t block)
+{
+    cadre_layer_plan *plan = &net->layers[net->n_layers];
+    plan->ops = &cadre_relayout;
+    plan->number = -1;
+    plan->in = shape_so_far(net);
+    plan->out = plan->in;
+    plan->out.block = block;
+    plan->first_param = net->n_params;
+    net->n_layers++;
+}
+
+// A ReLU costs nothing where its predecessor does it as it writes its output.
+static void merge_relu(cadre_net *net, cadre_layer_plan *plan)
+{
+    if (plan->ops != &cadre_relu || net->n_layers == 0) {
+        return;
+    }
+    cadre_layer_plan *before = &net->layers[net->n_layers - 1];
+    before->then_relu = before->ops->takes_relu;
+    plan->done = before->then_relu;
 }
 
 static cadre_status plan_layer(
-    cadre_net *net, int index, const cadre_layer *layer, int64_t in)
+    cadre_net *net, int number, const cadre_layer *layer)
 {
-    cadre_layer_plan *plan = &net->layers[index];
-    CADRE_TRY(cadre_layer_find(layer->kind, &plan->ops));
-    CADRE_TRY(copy_name(layer->name, plan));
-    for (int i = 0; i < index; i++) {
-        if (plan->name[0] != '\0' &&
-            strcmp(net->layers[i].name, plan->name) == 0) {
-            return cadre_fail(
-                CADRE_ERR_INVALID_ARG, "layer %d has the same name", i + 1);
-        }
+    const cadre_layer_ops *ops;
+    CADRE_TRY(cadre_layer_find(layer, &ops));
+    cadre_shape in = shape_so_far(net);
+    int64_t block = ops->input_block == NULL ? in.block : ops->input_block(in);
+    if (block != in.block) {
+        put_relayout(net, block);
     }
-    plan->in = in;
-    CADRE_TRY(plan->ops->plan(layer, plan));
+
+    cadre_layer_plan *plan = &net->layers[net->n_layers];
+    plan->ops = ops;
+    plan->number = number;
+    plan->in = shape_so_far(net);
+    CADRE_TRY(copy_name(net, layer->name, plan));
+    CADRE_TRY(ops->plan(layer, plan));
+    merge_relu(net, plan);
 
     plan->first_param = net->n_params;
-    net->n_params += plan->ops->n_params;
-    if (plan->ops->n_params > 0 && index < net->first_trained) {
-        net->first_trained = index;
+    net->n_params += ops->n_params;
+    if (ops->n_params > 0 && net->n_layers < net->first_trained) {
+        net->first_trained = net->n_layers;
     }
+    net->n_layers++;
     return CADRE_OK;
 }
 
-static cadre_status plan_layers(cadre_net *net, const cadre_layer *layers)
+static cadre_status plan_layers(
+    cadre_net *net, const cadre_layer *layers, int n_layers)
 {
-    int64_t width = net->input_width;
-    for (int i = 0; i < net->n_layers; i++) {
-        cadre_status status = plan_layer(net, i, &layers[i], width);
+    for (int i = 0; i < n_layers; i++) {
+        cadre_status status = plan_layer(net, i, &layers[i]);
         if (status != CADRE_OK) {
             return at_layer(status, i, &layers[i]);
         }
-        width = net->layers[i].out;
     }
-    if (width != net->n_classes) {
+    if (shape_so_far(net).block != 1) {
+        put_relayout(net, 1); // the loss reads plain rows
+    }
+    int64_t outputs = cadre_shape_elements(shape_so_far(net));
+    if (outputs != net->n_classes) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "the last layer has %lld outputs, but there are %lld classes",
-            (long long)width, (long long)net->n_classes);
+            (long long)outputs, (long long)net->n_classes);
+    }
+    for (int l = net->first_trained + 1; l < net->n_layers; l++) {
+        net->layers[l].passes_down = true;
     }
     return CADRE_OK;
 }
@@ -98,27 +145,44 @@ static cadre_status describe_params(cadre_net *net)
     return CADRE_OK;
 }
 
-cadre_status cadre_net_create(const cadre_layer *layers, int n_layers,
-    int64_t input_width, int64_t n_classes, cadre_net **out)
+static bool makes_sense(cadre_shape s)
 {
-    if (layers == NULL || n_layers < 1 || input_width < 1 || n_classes < 1 ||
-        n_classes > INT32_MAX) {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "a net of %d layers from %lld elements to %lld classes makes no "
-            "sense",
-            n_layers, (long long)input_width, (long long)n_classes);
+    enum { MOST = 1 << 24 }; // an extent; so that no product overflows
+    const int64_t extents[] = {s.channels, s.height, s.width};
+    int64_t elements = 1;
+    for (int i = 0; i < 3; i++) {
+        if (extents[i] < 1 || extents[i] > MOST ||
+            elements > MOST / extents[i]) {
+            return false;
+        }
+        elements *= extents[i];
     }
+    return s.block == 1;
+}
+
+cadre_status cadre_net_create(const cadre_layer *layers, int n_layers,
+    cadre_shape input, int64_t n_classes, cadre_net **out)
+{
+    enum { MOST_LAYERS = 10000 };
+    if (layers == NULL || n_layers < 1 || n_layers > MOST_LAYERS ||
+        !makes_sense(input) || n_classes < 1 || n_classes > INT32_MAX) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "a net of %d layers from %lld x %lld x %lld elements to %lld "
+            "classes makes no sense",
+            n_layers, (long long)input.channels, (long long)input.height,
+            (long long)input.width, (long long)n_classes);
+    }
+    // Room for a layer in front of each, and one at the end.
     cadre_net *net = cadre_alloc_flex(
-        sizeof(*net), (size_t)n_layers, sizeof(net->layers[0]));
+        sizeof(*net), 2 * (size_t)n_layers + 1, sizeof(net->layers[0]));
     if (net == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
-    net->input_width = input_width;
+    net->input = input;
     net->n_classes = n_classes;
-    net->n_layers = n_layers;
-    net->first_trained = n_layers;
+    net->first_trained = 2 * n_layers + 1;
 
-    cadre_status status = plan_layers(net, layers);
+    cadre_status status = plan_layers(net, layers, n_layers);
     if (status == CADRE_OK) {
         status = describe_params(net);
     }

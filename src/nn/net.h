@@ -7,7 +7,7 @@
 // memory of the caller.  A worker holds what one thread needs to run passes:
 // activations and their gradients, made before the first pass.  A pass is
 // computed by the calling thread alone; what it computes is a function of
-// (parameters, samples) and of nothing else.
+// (parameters, cadre_pass) and of nothing else.
 //
 // Gradients are announced one by one, in the order in which backward finishes
 // them (last layer first), to whoever listens.
@@ -19,36 +19,44 @@
 #define CADRE_NN_NET_H
 
 #include "cadre/status.h"
-#include <stdbool.h>
+#include "nn/shape.h"
 #include <stddef.h>
-#include <stdint.h>
 
 typedef struct cadre_net cadre_net;
 typedef struct cadre_net_worker cadre_net_worker;
 
 /** A layer as its user writes it. */
 typedef struct cadre_layer {
-    const char *kind; // "linear", "relu"
+    const char *kind; // "conv2d", "linear", "relu", ...
     const char *name; // "fc1"; NULL for a layer without parameters
-    int64_t width;    // outputs of "linear"
+    int64_t width;    // outputs of "linear", channels of "conv2d"
+    int64_t kernel;   // side of the square window of "conv2d" and pools
+    int64_t stride;   // of the window; 0: 1 for "conv2d", kernel for pools
+    int64_t padding;  // around the image, on each side
+    float rate;       // of "dropout"
 } cadre_layer;
 
 typedef struct cadre_net_param {
     char name[64];    // "fc1.weight"
-    int64_t shape[4]; // row-major, as PyTorch's: linear weight (out, in)
+    int64_t shape[4]; // row-major, as PyTorch's: linear weight (out, in),
+                      // convolution weight (out, in, kernel, kernel)
     int n_dims;
     size_t count;     // elements
     float init_bound; // initial values are uniform in [-bound, bound)
 } cadre_net_param;
 
 /**
- * Plans a net for samples of input_width elements and n_classes classes; the
- * last layer must have n_classes outputs.  layers are copied.
+ * Plans a net for samples of a plain shape and n_classes classes; the last
+ * layer must have n_classes outputs.  layers are copied.
+ *
+ * Where a layer wants its input to lie otherwise than the one before leaves it,
+ * a layer that moves it is put between them.  "linear" takes an image as a row
+ * of its elements, in the order (C, H, W).
  *
  * Errors: CADRE_ERR_INVALID_ARG  names the layer and what is wrong with it
  */
 cadre_status cadre_net_create(const cadre_layer *layers, int n_layers,
-    int64_t input_width, int64_t n_classes, cadre_net **out);
+    cadre_shape input, int64_t n_classes, cadre_net **out);
 void cadre_net_destroy(cadre_net *net); // NULL is allowed
 
 int cadre_net_param_count(const cadre_net *net);
@@ -65,8 +73,8 @@ void cadre_net_initialize(
 /**
  * Makes a worker for passes of the given numbers of samples.
  *
- * sizes has n_sizes entries, each at least 1; there is room for the largest.  A
- * pass that is larger makes room once.  net is borrowed for the worker's life.
+ * sizes has n_sizes entries, each at least 1.  A pass of another number makes
+ * what it needs once.  net is borrowed for the worker's life.
  *
  * Errors: CADRE_ERR_INVALID_ARG, CADRE_ERR_NO_MEMORY
  */
@@ -81,25 +89,42 @@ typedef struct cadre_grad_listener {
     cadre_status (*ready)(void *ctx, int index);
 } cadre_grad_listener;
 
+/** What a pass is of. */
+typedef struct cadre_pass {
+    const float *x;        // (n_samples, elements of a sample)
+    const int32_t *labels; // (n_samples), in [0, n_classes)
+    int64_t n_samples;
+
+    // Which part of a leaf it is.  first: gradients are written; else this
+    // pass's gradient is computed and then added, one rounding.  last: each
+    // gradient is announced as ready.
+    bool first;
+    bool last;
+
+    // What dropout draws its numbers from, beside layer and element.
+    uint64_t seed;
+    int64_t step;
+    int64_t first_sample; // the first sample's place in the step's global batch
+} cadre_pass;
+
 /**
  * One pass forward and backward.
  *
- * params has an entry per parameter.  x is (n_samples, input_width); labels has
- * n_samples entries in [0, n_classes).  first: gradients are written; else this
- * pass's gradient is computed and then added, one rounding.  last: each
- * gradient is announced as ready.  *loss_sum gets the sum of the samples' f32
- * losses, added in f64 in order.
+ * params has an entry per parameter.  *loss_sum gets the sum of the samples'
+ * f32 losses, added in f64 in order.
  *
  * Errors: CADRE_ERR_INTERNAL   the compute library failed
  *         CADRE_ERR_NO_MEMORY  a pass larger than those that were planned
  *         and what ready returns, at once
  */
 cadre_status cadre_net_pass(cadre_net_worker *worker,
-    const float *const *params, const float *x, const int32_t *labels,
-    int64_t n_samples, bool first, bool last,
+    const float *const *params, const cadre_pass *pass,
     const cadre_grad_listener *listener, double *loss_sum);
 
-/** Forward alone: each sample's loss, and the class it is taken for. */
+/**
+ * Forward alone, without dropout: each sample's loss, and the class it is taken
+ * for.
+ */
 cadre_status cadre_net_predict(cadre_net_worker *worker,
     const float *const *params, const float *x, const int32_t *labels,
     int64_t n_samples, float *losses, int32_t *classes);

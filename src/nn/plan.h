@@ -9,9 +9,9 @@
 #include "nn/net.h"
 
 struct cadre_net {
-    int64_t input_width;
+    cadre_shape input;
     int64_t n_classes;
-    int n_layers;
+    int n_layers; // those put between the user's included
     int n_params;
     int first_trained;    // the first layer with parameters; n_layers if none
     size_t largest_param; // elements

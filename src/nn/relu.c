@@ -3,16 +3,12 @@
 // y = max(x, 0).  NaN passes in both directions, so that a step that has gone
 // wrong is seen.
 
-#include "base/fail.h"
 #include "nn/layer.h"
 #include <string.h>
 
 static cadre_status plan_relu(const cadre_layer *layer, cadre_layer_plan *plan)
 {
-    if (layer->width != 0) {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "relu keeps the width it finds; leave width 0");
-    }
+    (void)layer;
     plan->out = plan->in;
     return CADRE_OK;
 }
@@ -27,14 +23,14 @@ static float *copied(float *to, const float *from, int64_t count)
     return to;
 }
 
-static cadre_status forward(const cadre_layer_plan *plan,
-    const float *const *params, cadre_matrix_view x, cadre_matrix y)
+static cadre_status forward(const cadre_layer_call *call, cadre_matrix y)
 {
-    (void)plan;
-    (void)params;
+    if (call->plan->done) {
+        return CADRE_OK;
+    }
     for (int64_t n = 0; n < y.rows; n++) {
-        float *row = copied(
-            cadre_matrix_row(y, n), cadre_matrix_view_row(x, n), y.columns);
+        float *row = copied(cadre_matrix_row(y, n),
+            cadre_matrix_view_row(call->x, n), y.columns);
         for (int64_t o = 0; o < y.columns; o++) {
             row[o] = row[o] < 0.0f ? 0.0f : row[o];
         }
@@ -50,17 +46,13 @@ static void mask(const float *restrict y, float *restrict dy, int64_t count)
     }
 }
 
-static cadre_status input_gradient(const cadre_layer_plan *plan,
-    const float *const *params, cadre_matrix_view y, cadre_matrix_view dy,
-    cadre_matrix dx, float *scratch)
+static cadre_status input_gradient(
+    const cadre_layer_call *call, cadre_matrix dx)
 {
-    (void)scratch;
-    (void)plan;
-    (void)params;
     for (int64_t n = 0; n < dx.rows; n++) {
-        float *row = copied(
-            cadre_matrix_row(dx, n), cadre_matrix_view_row(dy, n), dx.columns);
-        mask(cadre_matrix_view_row(y, n), row, dx.columns);
+        float *row = copied(cadre_matrix_row(dx, n),
+            cadre_matrix_view_row(call->dy, n), dx.columns);
+        mask(cadre_matrix_view_row(call->y, n), row, dx.columns);
     }
     return CADRE_OK;
 }
@@ -68,6 +60,7 @@ static cadre_status input_gradient(const cadre_layer_plan *plan,
 const cadre_layer_ops cadre_relu = {
     .kind = "relu",
     .in_place = true,
+    .keeps_output = true,
     .plan = plan_relu,
     .forward = forward,
     .input_gradient = input_gradient,

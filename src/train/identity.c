@@ -105,10 +105,13 @@ static void describe_model(text *t, const cadre_task *task)
 {
     for (int i = 0; i < task->recipe->n_layers; i++) {
         const cadre_layer *layer = &task->recipe->layers[i];
-        append(t, "layer %s %s %" PRId64 "\n", layer->kind,
-            layer->name == NULL ? "-" : layer->name, layer->width);
+        append(t,
+            "layer %s %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %a\n",
+            layer->kind, layer->name == NULL ? "-" : layer->name, layer->width,
+            layer->kernel, layer->stride, layer->padding, (double)layer->rate);
     }
-    append(t, "input %" PRId64 "\n", task->train->sample_elements);
+    append(t, "input %" PRId64 " %" PRId64 " %" PRId64 "\n",
+        task->train->channels, task->train->height, task->train->width);
     append(t, "classes %" PRId64 "\n", task->train->n_classes);
 }
 

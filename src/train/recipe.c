@@ -14,34 +14,68 @@ static const cadre_layer mlp_layers[] = {
     {.kind = "linear", .name = "fc3", .width = 10},
 };
 
+static const cadre_layer cnn_layers[] = {
+    {.kind = "conv2d", .name = "conv1", .width = 32, .kernel = 3, .padding = 1},
+    {.kind = "relu"},
+    {.kind = "conv2d", .name = "conv2", .width = 32, .kernel = 3, .padding = 1},
+    {.kind = "relu"},
+    {.kind = "maxpool2d", .kernel = 2},
+    {.kind = "conv2d", .name = "conv3", .width = 64, .kernel = 3, .padding = 1},
+    {.kind = "relu"},
+    {.kind = "conv2d", .name = "conv4", .width = 64, .kernel = 3, .padding = 1},
+    {.kind = "relu"},
+    {.kind = "maxpool2d", .kernel = 2},
+    {.kind = "linear", .name = "fc1", .width = 128},
+    {.kind = "relu"},
+    {.kind = "linear", .name = "fc2", .width = 10},
+};
+
+static const cadre_layer lenet_layers[] = {
+    {.kind = "conv2d", .name = "conv1", .width = 6, .kernel = 5, .padding = 2},
+    {.kind = "relu"},
+    {.kind = "maxpool2d", .kernel = 2},
+    {.kind = "conv2d", .name = "conv2", .width = 16, .kernel = 5},
+    {.kind = "relu"},
+    {.kind = "maxpool2d", .kernel = 2},
+    {.kind = "linear", .name = "fc1", .width = 120},
+    {.kind = "relu"},
+    {.kind = "linear", .name = "fc2", .width = 84},
+    {.kind = "relu"},
+    {.kind = "linear", .name = "fc3", .width = 10},
+};
+
+// What all have in common that learn Fashion-MNIST.
+#define FASHION(literal, n_epochs)                                         \
+    {                                                                      \
+        .recipe = literal, .epochs = (n_epochs), .threads = 1,             \
+        .global_batch = 128, .threads_per_leaf = 1, .seed = 1,             \
+        .log_every = 50, .optimizer = CADRE_ADAMW, .lr = 1e-3,             \
+        .weight_decay = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,   \
+        .warmup_steps = 50, .fold = CADRE_FOLD_DEFERRED, .bucket_mb = 25,  \
+        .order = "canonical", .transport = "auto", .timeout_ms = 30000,    \
+    }
+
+#define LAYERS(list) \
+    .layers = (list), .n_layers = sizeof(list) / sizeof((list)[0])
+
 static const cadre_recipe recipes[] = {
     {
         .summary = "784-512-256-10, ReLU, on Fashion-MNIST",
         .dataset = "fashion",
-        .layers = mlp_layers,
-        .n_layers = sizeof(mlp_layers) / sizeof(mlp_layers[0]),
-        .config =
-            {
-                .recipe = "mlp-fashion",
-                .epochs = 5,
-                .threads = 1,
-                .global_batch = 128,
-                .threads_per_leaf = 1,
-                .seed = 1,
-                .log_every = 50,
-                .optimizer = CADRE_ADAMW,
-                .lr = 1e-3,
-                .weight_decay = 1e-2,
-                .beta1 = 0.9,
-                .beta2 = 0.999,
-                .eps = 1e-8,
-                .warmup_steps = 50,
-                .fold = CADRE_FOLD_DEFERRED,
-                .bucket_mb = 25,
-                .order = "canonical",
-                .transport = "auto",
-                .timeout_ms = 30000,
-            },
+        LAYERS(mlp_layers),
+        .config = FASHION("mlp-fashion", 5),
+    },
+    {
+        .summary = "four 3x3 convolutions, two linear layers, on Fashion-MNIST",
+        .dataset = "fashion",
+        LAYERS(cnn_layers),
+        .config = FASHION("cnn-fashion", 3),
+    },
+    {
+        .summary = "LeNet-5 on Fashion-MNIST",
+        .dataset = "fashion",
+        LAYERS(lenet_layers),
+        .config = FASHION("lenet-fashion", 10),
     },
 };
 
@@ -49,8 +83,6 @@ enum { N_RECIPES = sizeof(recipes) / sizeof(recipes[0]) };
 
 // Known names that a user may try; refused with a sentence that says so.
 static const char *const planned[] = {
-    "cnn-fashion",
-    "lenet-fashion",
     "resnet18-fashion",
     "gpt-kjv",
     "gpt-kjv-small",

@@ -24,8 +24,10 @@ static cadre_status open_data(
 
 static cadre_status lay_out(cadre_group *world, cadre_task *task)
 {
+    const cadre_dataset *data = task->test;
+    const cadre_shape sample = {data->channels, data->height, data->width, 1};
     CADRE_TRY(cadre_net_create(task->recipe->layers, task->recipe->n_layers,
-        task->test->sample_elements, task->test->n_classes, &task->net));
+        sample, data->n_classes, &task->net));
     CADRE_TRY(cadre_model_create(world, &task->model));
 
     // Added in the net's order, so both number them alike.

@@ -244,14 +244,23 @@ static cadre_status run_leaf(const run *r, cadre_net_worker *worker, int leaf)
         r->config->micro_batch > 0 ? r->config->micro_batch : data.n_samples;
 
     double loss = 0;
-    int64_t pass;
-    for (int64_t first = 0; first < data.n_samples; first += pass) {
+    int64_t n_samples;
+    for (int64_t first = 0; first < data.n_samples; first += n_samples) {
         int64_t left = data.n_samples - first;
-        pass = left < micro_batch ? left : micro_batch;
+        n_samples = left < micro_batch ? left : micro_batch;
+        const cadre_pass pass = {
+            .x = data.x + first * width,
+            .labels = data.labels + first,
+            .n_samples = n_samples,
+            .first = first == 0,
+            .last = n_samples == left,
+            .seed = r->config->seed,
+            .step = data.step,
+            .first_sample = data.first_sample + first,
+        };
         double pass_loss;
-        CADRE_TRY(cadre_net_pass(worker, r->task.params, data.x + first * width,
-            data.labels + first, pass, first == 0, pass == left, &listener,
-            &pass_loss));
+        CADRE_TRY(cadre_net_pass(
+            worker, r->task.params, &pass, &listener, &pass_loss));
         loss += pass_loss;
     }
     return cadre_leaf_end(r->engine, leaf, loss, data.n_samples);

@@ -89,7 +89,7 @@ class Keys(harness.CommandTest):
             with self.subTest(assignment):
                 self.refused(2, "not built yet", "train", "mlp-fashion",
                              "--set", assignment)
-        self.refused(2, "not built yet", "train", "cnn-fashion")
+        self.refused(2, "not built yet", "train", "gpt-kjv")
         self.refused(2, "not built yet", "train", "mlp-fashion", "--resume",
                      "x")
         self.refused(2, "not built yet", "generate", "x")

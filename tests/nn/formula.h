@@ -14,7 +14,7 @@ enum {
     FORMULA_BIAS = 3,
     FORMULA_DY = 4,
     FORMULA_LABEL = 5,
-    FORMULA_MLP = 16, // and on, a tag for each parameter
+    FORMULA_PARAM = 16, // and on, a tag for each of a net
 };
 
 static inline uint32_t formula_word(uint32_t tag, size_t i)

@@ -9,17 +9,22 @@
 #include <math.h>
 #include <string.h>
 
+static cadre_shape row(int64_t elements)
+{
+    return (cadre_shape){elements, 1, 1, 1};
+}
+
 static const cadre_layer mlp[] = {
-    {"linear", "fc1", 7},
-    {"relu", NULL, 0},
-    {"linear", "fc2", 3},
+    {.kind = "linear", .name = "fc1", .width = 7},
+    {.kind = "relu"},
+    {.kind = "linear", .name = "fc2", .width = 3},
 };
 
 static void describes_parameters(void **state)
 {
     (void)state;
     cadre_net *net = NULL;
-    CHECK_OK(cadre_net_create(mlp, 3, 5, 3, &net));
+    CHECK_OK(cadre_net_create(mlp, 3, row(5), 3, &net));
     assert_int_equal(cadre_net_param_count(net), 4);
 
     const struct {
@@ -47,12 +52,74 @@ static void describes_parameters(void **state)
     cadre_net_destroy(net);
 }
 
+static void describes_convolutions(void **state)
+{
+    (void)state;
+    const cadre_layer layers[] = {
+        {.kind = "conv2d",
+            .name = "conv",
+            .width = 7,
+            .kernel = 3,
+            .stride = 2},
+        {.kind = "linear", .name = "fc", .width = 3},
+    };
+    cadre_net *net = NULL;
+    const cadre_shape image = {2, 9, 6, 1};
+    CHECK_OK(cadre_net_create(layers, 2, image, 3, &net));
+    assert_int_equal(cadre_net_param_count(net), 4);
+    const cadre_net_param *weight = cadre_net_param_at(net, 0);
+    const int64_t wanted[] = {7, 2, 3, 3};
+    assert_string_equal(weight->name, "conv.weight");
+    assert_int_equal(weight->n_dims, 4);
+    assert_memory_equal(weight->shape, wanted, sizeof(wanted));
+    assert_true(weight->init_bound == (float)(1.0 / sqrt(18.0)));
+    assert_string_equal(cadre_net_param_at(net, 1)->name, "conv.bias");
+    assert_int_equal(cadre_net_param_at(net, 1)->count, 7);
+    // Windows fit 4 times in 9 rows and 2 times in 6 columns.
+    assert_int_equal(cadre_net_param_at(net, 2)->shape[1], 7 * 4 * 2);
+    cadre_net_destroy(net);
+}
+
+static void refuses_images_that_make_no_sense(void **state)
+{
+    (void)state;
+    const struct {
+        cadre_layer layer;
+        const char *words;
+    } cases[] = {
+        {{.kind = "conv2d", .width = 3, .kernel = 3}, "needs a name"},
+        {{.kind = "conv2d", .name = "c", .kernel = 3}, "conv2d from 1 to 0"},
+        {{.kind = "conv2d", .name = "c", .width = 3}, "kernel 0"},
+        {{.kind = "conv2d", .name = "c", .width = 3, .kernel = 9},
+            "a window of 9 does not fit an image of 8 x 8"},
+        {{.kind = "conv2d", .name = "c", .width = 3, .kernel = 3, .stride = -1},
+            "stride -1"},
+        {{.kind = "conv2d", .name = "c", .width = 3, .kernel = 3, .rate = 0.5f},
+            "conv2d has no rate"},
+        {{.kind = "maxpool2d", .kernel = 3, .padding = 2},
+            "more than half the kernel"},
+        {{.kind = "avgpool2d"}, "kernel 0"},
+        {{.kind = "avgpool2d", .width = 2, .kernel = 2}, "has no width"},
+        {{.kind = "dropout"}, "dropout of rate 0"},
+        {{.kind = "dropout", .rate = 1.0f}, "dropout of rate 1"},
+        {{.kind = "relu", .kernel = 3}, "relu has no kernel"},
+        {{.kind = "relayout"}, "there is no kind 'relayout'"},
+    };
+    cadre_net *net = NULL;
+    const cadre_shape image = {1, 8, 8, 1};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        CHECK_FAILS(cadre_net_create(&cases[i].layer, 1, image, 64, &net),
+            CADRE_ERR_INVALID_ARG, cases[i].words);
+    }
+    assert_null(net);
+}
+
 static void initial_values_follow_the_counters(void **state)
 {
     (void)state;
-    const cadre_layer layer = {"linear", "fc", 10};
+    const cadre_layer layer = {.kind = "linear", .name = "fc", .width = 10};
     cadre_net *net = NULL;
-    CHECK_OK(cadre_net_create(&layer, 1, 100, 10, &net));
+    CHECK_OK(cadre_net_create(&layer, 1, row(100), 10, &net));
     static float weight[1000];
     static float again[1000];
     float bias[10];
@@ -86,39 +153,43 @@ static void refuses_what_makes_no_sense(void **state)
 {
     (void)state;
     cadre_net *net = NULL;
-    const cadre_layer unknown[] = {{"linear", "a", 4}, {"conv9", "b", 3}};
-    CHECK_FAILS(cadre_net_create(unknown, 2, 5, 3, &net), CADRE_ERR_INVALID_ARG,
-        "layer 2 b: there is no kind 'conv9'");
-    const cadre_layer kindless = {NULL, "a", 3};
-    CHECK_FAILS(cadre_net_create(&kindless, 1, 5, 3, &net),
+    const cadre_layer unknown[] = {{.kind = "linear", .name = "a", .width = 4},
+        {.kind = "conv9", .name = "b", .width = 3}};
+    CHECK_FAILS(cadre_net_create(unknown, 2, row(5), 3, &net),
+        CADRE_ERR_INVALID_ARG, "layer 2 b: there is no kind 'conv9'");
+    const cadre_layer kindless = {.name = "a", .width = 3};
+    CHECK_FAILS(cadre_net_create(&kindless, 1, row(5), 3, &net),
         CADRE_ERR_INVALID_ARG, "layer 1 a: there is no kind ''");
-    const cadre_layer nameless = {"linear", NULL, 3};
-    CHECK_FAILS(cadre_net_create(&nameless, 1, 5, 3, &net),
+    const cadre_layer nameless = {.kind = "linear", .name = NULL, .width = 3};
+    CHECK_FAILS(cadre_net_create(&nameless, 1, row(5), 3, &net),
         CADRE_ERR_INVALID_ARG, "layer 1: linear needs a name");
-    const cadre_layer narrow = {"linear", "a", 0};
-    CHECK_FAILS(cadre_net_create(&narrow, 1, 5, 3, &net), CADRE_ERR_INVALID_ARG,
-        "layer 1 a: linear from 5 to 0");
-    const cadre_layer vast = {"linear", "a", INT64_MAX};
-    CHECK_FAILS(cadre_net_create(&vast, 1, 5, 3, &net), CADRE_ERR_INVALID_ARG,
-        "elements are possible");
-    const cadre_layer wide_relu = {"relu", NULL, 3};
-    CHECK_FAILS(cadre_net_create(&wide_relu, 1, 3, 3, &net),
-        CADRE_ERR_INVALID_ARG, "layer 1: relu keeps the width");
-    const cadre_layer twins[] = {{"linear", "a", 4}, {"linear", "a", 3}};
-    CHECK_FAILS(cadre_net_create(twins, 2, 5, 3, &net), CADRE_ERR_INVALID_ARG,
-        "layer 2 a: layer 1 has the same name");
+    const cadre_layer narrow = {.kind = "linear", .name = "a", .width = 0};
+    CHECK_FAILS(cadre_net_create(&narrow, 1, row(5), 3, &net),
+        CADRE_ERR_INVALID_ARG, "layer 1 a: linear from 5 to 0");
+    const cadre_layer vast = {
+        .kind = "linear", .name = "a", .width = INT64_MAX};
+    CHECK_FAILS(cadre_net_create(&vast, 1, row(5), 3, &net),
+        CADRE_ERR_INVALID_ARG, "elements are possible");
+    const cadre_layer wide_relu = {.kind = "relu", .width = 3};
+    CHECK_FAILS(cadre_net_create(&wide_relu, 1, row(3), 3, &net),
+        CADRE_ERR_INVALID_ARG, "layer 1: relu has no width");
+    const cadre_layer twins[] = {{.kind = "linear", .name = "a", .width = 4},
+        {.kind = "linear", .name = "a", .width = 3}};
+    CHECK_FAILS(cadre_net_create(twins, 2, row(5), 3, &net),
+        CADRE_ERR_INVALID_ARG, "layer 2 a: layer 1 has the same name");
     char long_name[100];
     memset(long_name, 'n', sizeof(long_name));
     long_name[99] = '\0';
-    const cadre_layer named = {"linear", long_name, 3};
-    CHECK_FAILS(cadre_net_create(&named, 1, 5, 3, &net), CADRE_ERR_INVALID_ARG,
-        "longer than 47 bytes");
-    CHECK_FAILS(cadre_net_create(mlp, 3, 5, 4, &net), CADRE_ERR_INVALID_ARG,
+    const cadre_layer named = {.kind = "linear", .name = long_name, .width = 3};
+    CHECK_FAILS(cadre_net_create(&named, 1, row(5), 3, &net),
+        CADRE_ERR_INVALID_ARG, "longer than 47 bytes");
+    CHECK_FAILS(cadre_net_create(mlp, 3, row(5), 4, &net),
+        CADRE_ERR_INVALID_ARG,
         "the last layer has 3 outputs, but there are 4 classes");
-    CHECK_FAILS(cadre_net_create(mlp, 0, 5, 3, &net), CADRE_ERR_INVALID_ARG,
-        "0 layers");
-    CHECK_FAILS(cadre_net_create(mlp, 3, 0, 3, &net), CADRE_ERR_INVALID_ARG,
-        "from 0 elements");
+    CHECK_FAILS(cadre_net_create(mlp, 0, row(5), 3, &net),
+        CADRE_ERR_INVALID_ARG, "0 layers");
+    CHECK_FAILS(cadre_net_create(mlp, 3, row(0), 3, &net),
+        CADRE_ERR_INVALID_ARG, "from 0 x 1 x 1 elements");
     assert_null(net);
     cadre_net_destroy(NULL);
 }
@@ -131,7 +202,7 @@ static void every_allocation_may_fail(void **state)
     cadre_status status = CADRE_ERR_NO_MEMORY;
     for (; status != CADRE_OK; failures++) {
         cadre_alloc_fail_after(failures);
-        status = cadre_net_create(mlp, 3, 5, 3, &net);
+        status = cadre_net_create(mlp, 3, row(5), 3, &net);
         cadre_alloc_fail_after(-1);
         assert_true(status == CADRE_OK || status == CADRE_ERR_NO_MEMORY);
         assert_in_range(failures, 0, 100);
@@ -165,6 +236,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(describes_parameters),
+        cmocka_unit_test(describes_convolutions),
+        cmocka_unit_test(refuses_images_that_make_no_sense),
         cmocka_unit_test(initial_values_follow_the_counters),
         cmocka_unit_test(refuses_what_makes_no_sense),
         cmocka_unit_test(every_allocation_may_fail),

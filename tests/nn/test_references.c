@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Each layer alone, forward and backward, and the first steps of the MLP
-// against what PyTorch computes (references.txt, made by
+// Each layer alone, forward and backward, and the first steps of the recipes'
+// nets against what PyTorch computes (references.txt, made by
 // tools/make_nn_references.py).
 
 #include "base/alloc.h"
@@ -11,6 +11,7 @@
 #include "nn/layer.h"
 #include "nn/softmax_cross_entropy.h"
 #include "support/check.h"
+#include "train/recipe.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,11 @@ typedef struct reference {
     int n;
     int i;
     int o;
+    int height; // and on: of images, else 0
+    int width;
+    int kernel;
+    int stride;
+    int padding;
     size_t step;
     size_t count;
     double norm;
@@ -60,6 +66,16 @@ static float read_pattern(FILE *file)
     return value;
 }
 
+static bool is_image(const reference *r)
+{
+    return strstr(r->kind, "2d") != NULL;
+}
+
+static bool is_net(const reference *r)
+{
+    return strstr(r->kind, "-fashion") != NULL;
+}
+
 static bool read_reference(FILE *file, reference *r)
 {
     if (fscanf(file, "%31s", r->kind) != 1) {
@@ -68,6 +84,11 @@ static bool read_reference(FILE *file, reference *r)
     r->n = (int)read_int(file);
     r->i = (int)read_int(file);
     r->o = (int)read_int(file);
+    int *window[] = {
+        &r->height, &r->width, &r->kernel, &r->stride, &r->padding};
+    for (size_t k = 0; k < sizeof(window) / sizeof(window[0]); k++) {
+        *window[k] = is_image(r) ? (int)read_int(file) : 0;
+    }
     assert_int_equal(fscanf(file, "%31s", r->tensor), 1);
     r->step = (size_t)read_int(file);
     r->count = (size_t)read_int(file);
@@ -143,53 +164,205 @@ static void compare_matrix(const reference *r, cadre_matrix m)
     cadre_free(dense);
 }
 
-// Computes the tensor that the reference names, with the layer's own table.
-static void check_layer(const reference *r)
-{
-    const cadre_layer_ops *ops = NULL;
-    CHECK_OK(cadre_layer_find(r->kind, &ops));
-    bool trained = ops->n_params > 0;
-    cadre_layer layer = {.kind = r->kind, .width = trained ? r->o : 0};
-    cadre_layer_plan plan = {.ops = ops, .name = "alone", .in = r->i};
-    CHECK_OK(ops->plan(&layer, &plan));
-    assert_int_equal(plan.out, r->o);
+// What a call to a layer is made of.
+typedef struct trial {
+    cadre_layer_plan plan;
+    cadre_layer_state *state;
+    const float *params[2];
+    cadre_matrix x;
+    cadre_matrix y;
+    cadre_matrix dy;
+    cadre_matrix dx;
+    float *scratch;
+} trial;
 
-    float bound = (float)(1.0 / sqrt((double)r->i));
-    size_t n_weights = (size_t)r->i * (size_t)r->o;
+static cadre_layer_call call_of(const trial *t)
+{
+    return (cadre_layer_call){
+        .plan = &t->plan,
+        .state = t->state,
+        .params = t->params,
+        .x = cadre_matrix_read(t->x),
+        .y = cadre_matrix_read(t->y),
+        .dy = cadre_matrix_read(t->dy),
+        .scratch = t->scratch,
+    };
+}
+
+// Computes the tensor that the reference names; the two matrices are its y and
+// its dx.
+static void compute(const reference *r, trial *t, size_t n_weights)
+{
+    const cadre_layer_ops *ops = t->plan.ops;
+    size_t scratch = t->plan.scratch;
+    if (ops->prepare != NULL) {
+        t->plan.passes_down = true;
+        CHECK_OK(ops->prepare(&t->plan, r->n, &t->state));
+        scratch = t->state->scratch;
+    }
+    t->scratch = floats(scratch);
+    cadre_layer_call call = call_of(t);
+    CHECK_OK(ops->forward(&call, t->y));
+    CHECK_OK(ops->input_gradient(&call, t->dx));
+    for (int p = 0; p < ops->n_params; p++) {
+        size_t count = p == 0 ? n_weights : (size_t)r->o;
+        float *grad = floats(count);
+        CHECK_OK(ops->param_gradient(&call, p, grad));
+        if (strcmp(r->tensor, p == 0 ? "dw" : "db") == 0) {
+            compare(r, grad, count);
+        }
+        cadre_free(grad);
+    }
+    if (ops->release != NULL) {
+        ops->release(t->state);
+    }
+    cadre_free(t->scratch);
+}
+
+static void fill_params(const reference *r, size_t fan_in, trial *t)
+{
+    float bound = (float)(1.0 / sqrt((double)fan_in));
+    size_t n_weights = fan_in * (size_t)r->o;
     float *weight = floats(n_weights);
     float *bias = floats((size_t)r->o);
     formula_fill(FORMULA_WEIGHT, n_weights, bound, weight);
     formula_fill(FORMULA_BIAS, (size_t)r->o, bound, bias);
-    const float *params[] = {weight, bias};
-    cadre_matrix x = matrix(FORMULA_X, r->n, r->i, 1.0f);
-    cadre_matrix dy = matrix(FORMULA_DY, r->n, r->o, 1.0f);
-    cadre_matrix y = matrix(0, r->n, r->o, 1.0f);
-    cadre_matrix dx = matrix(0, r->n, r->i, 1.0f);
+    t->params[0] = weight;
+    t->params[1] = bias;
+}
 
-    CHECK_OK(ops->forward(&plan, params, cadre_matrix_read(x), y));
-    if (strcmp(r->tensor, "y") == 0) {
-        compare_matrix(r, y);
-    } else if (strcmp(r->tensor, "dx") == 0) {
-        float *scratch = floats(plan.scratch);
-        CHECK_OK(ops->input_gradient(&plan, params, cadre_matrix_read(y),
-            cadre_matrix_read(dy), dx, scratch));
-        compare_matrix(r, dx);
-        cadre_free(scratch);
-    } else {
-        int which = strcmp(r->tensor, "dw") == 0 ? 0 : 1;
-        size_t count = which == 0 ? n_weights : (size_t)r->o;
-        float *grad = floats(count);
-        CHECK_OK(ops->param_gradient(
-            &plan, which, cadre_matrix_read(x), cadre_matrix_read(dy), grad));
-        compare(r, grad, count);
-        cadre_free(grad);
+static void drop_params(trial *t)
+{
+    for (int p = 0; p < 2; p++) {
+        float *values;
+        memcpy(&values, &t->params[p], sizeof(values));
+        cadre_free(values);
     }
-    cadre_free(weight);
-    cadre_free(bias);
-    cadre_free(x.data);
-    cadre_free(dy.data);
-    cadre_free(y.data);
-    cadre_free(dx.data);
+}
+
+static void drop_matrices(trial *t)
+{
+    cadre_free(t->x.data);
+    cadre_free(t->y.data);
+    cadre_free(t->dy.data);
+    cadre_free(t->dx.data);
+}
+
+static void plan_alone(const reference *r, cadre_shape in, trial *t)
+{
+    cadre_layer layer = {.kind = r->kind,
+        .kernel = r->kernel,
+        .stride = r->stride,
+        .padding = r->padding};
+    bool trained =
+        strcmp(r->kind, "linear") == 0 || strcmp(r->kind, "conv2d") == 0;
+    layer.width = trained ? r->o : 0;
+    CHECK_OK(cadre_layer_find(&layer, &t->plan.ops));
+    snprintf(t->plan.name, sizeof(t->plan.name), "alone");
+    t->plan.in = in;
+    CHECK_OK(t->plan.ops->plan(&layer, &t->plan));
+    assert_int_equal(t->plan.out.channels, r->o);
+}
+
+static void check_rows(const reference *r)
+{
+    trial t = {0};
+    plan_alone(r, (cadre_shape){r->i, 1, 1, 1}, &t);
+    fill_params(r, (size_t)r->i, &t);
+    t.x = matrix(FORMULA_X, r->n, r->i, 1.0f);
+    t.dy = matrix(FORMULA_DY, r->n, r->o, 1.0f);
+    t.y = matrix(0, r->n, r->o, 1.0f);
+    t.dx = matrix(0, r->n, r->i, 1.0f);
+    compute(r, &t, (size_t)r->i * (size_t)r->o);
+    if (strcmp(r->tensor, "y") == 0) {
+        compare_matrix(r, t.y);
+    } else if (strcmp(r->tensor, "dx") == 0) {
+        compare_matrix(r, t.dx);
+    }
+    drop_params(&t);
+    drop_matrices(&t);
+}
+
+static cadre_matrix images(int n, cadre_shape shape)
+{
+    int64_t columns = cadre_shape_columns(shape);
+    return (cadre_matrix){floats((size_t)(n * columns)), n, columns, columns};
+}
+
+// The same images in another block.
+static cadre_matrix moved(
+    cadre_matrix from, cadre_shape shape, int64_t from_block, int64_t to_block)
+{
+    cadre_layer_plan plan = {.in = shape, .out = shape};
+    plan.in.block = from_block;
+    plan.out.block = to_block;
+    cadre_matrix to = images((int)from.rows, plan.out);
+    if (from_block == to_block) {
+        memcpy(to.data, from.data,
+            (size_t)(to.rows * to.columns) * sizeof(*to.data));
+        return to;
+    }
+    const cadre_layer_call call = {.plan = &plan, .x = cadre_matrix_read(from)};
+    CHECK_OK(cadre_relayout.forward(&call, to));
+    return to;
+}
+
+static cadre_matrix formula_images(
+    uint32_t tag, int n, cadre_shape shape, bool quarters)
+{
+    cadre_shape plain = shape;
+    plain.block = 1;
+    cadre_matrix m = images(n, plain);
+    size_t count = (size_t)(m.rows * m.columns);
+    formula_fill(tag, count, 1.0f, m.data);
+    for (size_t k = 0; k < count && quarters; k++) {
+        m.data[k] = floorf(m.data[k] * 4.0f) / 4.0f;
+    }
+    cadre_matrix laid = moved(m, shape, 1, shape.block);
+    cadre_free(m.data);
+    return laid;
+}
+
+static void compare_images(
+    const reference *r, cadre_matrix m, cadre_shape shape)
+{
+    cadre_matrix plain = moved(m, shape, shape.block, 1);
+    compare(r, plain.data, (size_t)(plain.rows * plain.columns));
+    cadre_free(plain.data);
+}
+
+static void check_images_in(const reference *r, int64_t block)
+{
+    trial t = {0};
+    plan_alone(r, (cadre_shape){r->i, r->height, r->width, block}, &t);
+    size_t fan_in = (size_t)(r->i * r->kernel * r->kernel);
+    fill_params(r, fan_in, &t);
+    bool pool = t.plan.ops->n_params == 0;
+    t.x = formula_images(FORMULA_X, r->n, t.plan.in, pool);
+    t.dy = formula_images(FORMULA_DY, r->n, t.plan.out, false);
+    t.y = images(r->n, t.plan.out);
+    t.dx = images(r->n, t.plan.in);
+    compute(r, &t, fan_in * (size_t)r->o);
+    if (strcmp(r->tensor, "y") == 0) {
+        compare_images(r, t.y, t.plan.out);
+    } else if (strcmp(r->tensor, "dx") == 0) {
+        compare_images(r, t.dx, t.plan.in);
+    }
+    drop_params(&t);
+    drop_matrices(&t);
+}
+
+static void check_images(const reference *r)
+{
+    if (strcmp(r->kind, "conv2d") == 0) {
+        cadre_shape in = {r->i, r->height, r->width, 1};
+        check_images_in(r, cadre_conv2d.input_block(in));
+        return;
+    }
+    static const int64_t blocks[] = {1, 8, 16};
+    for (size_t k = 0; k < sizeof(blocks) / sizeof(blocks[0]); k++) {
+        check_images_in(r, blocks[k]);
+    }
 }
 
 static void check_loss(const reference *r)
@@ -216,44 +389,51 @@ static void layers_alone_agree(void **state)
 {
     (void)state;
     static reference r;
-    int linear = 0;
-    int relu = 0;
+    int rows = 0;
+    int images_seen = 0;
     int loss = 0;
     FILE *file = references_open();
     while (read_reference(file, &r)) {
-        if (strcmp(r.kind, "mlp") == 0) {
+        if (is_net(&r)) {
             continue;
         }
         if (strcmp(r.kind, "softmax_cross_entropy") == 0) {
             check_loss(&r);
             loss++;
+        } else if (is_image(&r)) {
+            check_images(&r);
+            images_seen++;
         } else {
-            check_layer(&r);
-            linear += strcmp(r.kind, "linear") == 0;
-            relu += strcmp(r.kind, "relu") == 0;
+            check_rows(&r);
+            rows++;
         }
     }
     fclose(file);
-    assert_int_equal(linear, 4 * 4);
-    assert_int_equal(relu, 3 * 2);
+    assert_int_equal(rows, 4 * 4 + 3 * 2);
+    assert_int_equal(images_seen, 6 * 4 + 2 * 3 * 2);
     assert_int_equal(loss, 4 * 2);
 }
 
-// The MLP, with AdamW as its paper writes it.
+// A recipe's net, with AdamW as its paper writes it.
 
-enum { N_PARAMS = 6, BATCH = 128, STEPS = 5, PIXELS = 784 };
+enum { MOST_PARAMS = 12, MOST_BATCH = 128, STEPS = 5, PIXELS = 784 };
 
-typedef struct trained {
-    size_t counts[N_PARAMS];
-    float *params[N_PARAMS];
-    float *grads[N_PARAMS];
-    double *m[N_PARAMS];
-    double *v[N_PARAMS];
-} trained;
+typedef struct training {
+    cadre_net *net;
+    cadre_net_worker *worker;
+    cadre_dataset *dataset;
+    int batch;
+    int n_params;
+    size_t counts[MOST_PARAMS];
+    float *params[MOST_PARAMS];
+    float *grads[MOST_PARAMS];
+    double *m[MOST_PARAMS];
+    double *v[MOST_PARAMS];
+} training;
 
 static float *grad_of(void *ctx, int index)
 {
-    trained *t = ctx;
+    training *t = ctx;
     return t->grads[index];
 }
 
@@ -264,31 +444,46 @@ static cadre_status ready(void *ctx, int index)
     return CADRE_OK;
 }
 
-static void start(const cadre_net *net, trained *t)
+static void start(const char *name, int batch, training *t)
 {
-    for (int p = 0; p < N_PARAMS; p++) {
-        const cadre_net_param *param = cadre_net_param_at(net, p);
+    const cadre_recipe *recipe;
+    CHECK_OK(cadre_recipe_find(name, &recipe));
+    const cadre_shape image = {1, 28, 28, 1};
+    CHECK_OK(
+        cadre_net_create(recipe->layers, recipe->n_layers, image, 10, &t->net));
+    CHECK_OK(
+        cadre_net_worker_create(t->net, (int64_t[]){batch}, 1, &t->worker));
+    CHECK_OK(
+        cadre_dataset_open("fashion", NULL, CADRE_SPLIT_TRAIN, &t->dataset));
+    t->batch = batch;
+    t->n_params = cadre_net_param_count(t->net);
+    assert_in_range(t->n_params, 1, MOST_PARAMS);
+    for (int p = 0; p < t->n_params; p++) {
+        const cadre_net_param *param = cadre_net_param_at(t->net, p);
         t->counts[p] = param->count;
         t->params[p] = floats(param->count);
         t->grads[p] = floats(param->count);
         t->m[p] = cadre_alloc_array(param->count, sizeof(double));
         t->v[p] = cadre_alloc_array(param->count, sizeof(double));
-        formula_fill(FORMULA_MLP + (uint32_t)p, param->count, param->init_bound,
-            t->params[p]);
+        formula_fill(FORMULA_PARAM + (uint32_t)p, param->count,
+            param->init_bound, t->params[p]);
     }
 }
 
-static void finish(trained *t)
+static void finish(training *t)
 {
-    for (int p = 0; p < N_PARAMS; p++) {
+    for (int p = 0; p < t->n_params; p++) {
         cadre_free(t->params[p]);
         cadre_free(t->grads[p]);
         cadre_free(t->m[p]);
         cadre_free(t->v[p]);
     }
+    cadre_dataset_close(t->dataset);
+    cadre_net_worker_destroy(t->worker);
+    cadre_net_destroy(t->net);
 }
 
-static void adamw(trained *t, int step)
+static void adamw(training *t, int step)
 {
     const double lr = 1e-3;
     const double decay = 0.01;
@@ -296,9 +491,9 @@ static void adamw(trained *t, int step)
     const double beta2 = 0.999;
     double unbias1 = 1.0 - pow(beta1, step);
     double unbias2 = 1.0 - pow(beta2, step);
-    for (int p = 0; p < N_PARAMS; p++) {
+    for (int p = 0; p < t->n_params; p++) {
         for (size_t k = 0; k < t->counts[p]; k++) {
-            double g = (double)t->grads[p][k] / BATCH;
+            double g = (double)t->grads[p][k] / t->batch;
             double *m = &t->m[p][k];
             double *v = &t->v[p][k];
             *m = beta1 * *m + (1.0 - beta1) * g;
@@ -311,70 +506,81 @@ static void adamw(trained *t, int step)
 }
 
 // The mean loss of a step over the samples in the order of their file.
-static double train_step(cadre_net_worker *worker, trained *t,
-    const cadre_dataset *dataset, int step)
+static double pass(training *t, int step)
 {
-    static float x[BATCH][PIXELS];
-    int32_t labels[BATCH];
-    for (int n = 0; n < BATCH; n++) {
-        cadre_dataset_read(dataset, step * BATCH + n, x[n], &labels[n]);
+    static float x[MOST_BATCH][PIXELS];
+    int32_t labels[MOST_BATCH];
+    for (int n = 0; n < t->batch; n++) {
+        cadre_dataset_read(t->dataset, step * t->batch + n, x[n], &labels[n]);
     }
     cadre_grad_listener listener = {t, grad_of, ready};
+    const cadre_pass whole = {
+        x[0], labels, t->batch, .first = true, .last = true};
     double loss = 0.0;
-    CHECK_OK(cadre_net_pass(worker, (const float *const *)t->params, x[0],
-        labels, BATCH, true, true, &listener, &loss));
-    adamw(t, step + 1);
-    return loss / BATCH;
+    CHECK_OK(cadre_net_pass(
+        t->worker, (const float *const *)t->params, &whole, &listener, &loss));
+    return loss / t->batch;
 }
 
-static void first_losses_agree(void **state)
+static void check_net(const char *name, int batch, int n_grads)
 {
-    (void)state;
-    const cadre_layer layers[] = {
-        {"linear", "fc1", 512},
-        {"relu", NULL, 0},
-        {"linear", "fc2", 256},
-        {"relu", NULL, 0},
-        {"linear", "fc3", 10},
-    };
-    cadre_net *net = NULL;
-    cadre_net_worker *worker = NULL;
-    cadre_dataset *dataset = NULL;
-    trained t;
-    CHECK_OK(cadre_net_create(layers, 5, PIXELS, 10, &net));
-    CHECK_OK(cadre_net_worker_create(net, (int64_t[]){BATCH}, 1, &worker));
-    CHECK_OK(cadre_dataset_open("fashion", NULL, CADRE_SPLIT_TRAIN, &dataset));
-    start(net, &t);
+    training t = {0};
+    start(name, batch, &t);
+    (void)pass(&t, 0); // for the gradients, which come first
 
     static reference r;
     int step = 0;
+    int grads = 0;
     FILE *file = references_open();
     while (read_reference(file, &r)) {
-        if (strcmp(r.kind, "mlp") == 0) {
-            assert_int_equal(r.n, BATCH);
-            assert_int_equal(r.i, step);
-            double loss = train_step(worker, &t, dataset, step);
-            if (!(fabs(loss - r.norm) <= 1e-4 * r.norm)) {
-                fail_msg(
-                    "step %d: loss %.9g instead of %.9g", step, loss, r.norm);
-            }
-            step++;
+        if (strcmp(r.kind, name) != 0) {
+            continue;
+        }
+        assert_int_equal(r.n, batch);
+        if (strcmp(r.tensor, "grad") == 0) {
+            compare(&r, t.grads[r.i], t.counts[r.i]);
+            grads++;
+            continue;
+        }
+        assert_int_equal(r.i, step);
+        double loss = pass(&t, step);
+        adamw(&t, ++step);
+        if (!(fabs(loss - r.norm) <= 1e-4 * r.norm)) {
+            fail_msg("%s, step %d: loss %.9g instead of %.9g", name, step, loss,
+                r.norm);
         }
     }
     fclose(file);
     assert_int_equal(step, STEPS);
-
+    assert_int_equal(grads, n_grads);
     finish(&t);
-    cadre_dataset_close(dataset);
-    cadre_net_worker_destroy(worker);
-    cadre_net_destroy(net);
+}
+
+static void the_mlp_agrees(void **state)
+{
+    (void)state;
+    check_net("mlp-fashion", 128, 0);
+}
+
+static void the_cnn_agrees(void **state)
+{
+    (void)state;
+    check_net("cnn-fashion", 16, 12);
+}
+
+static void lenet_agrees(void **state)
+{
+    (void)state;
+    check_net("lenet-fashion", 16, 10);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_alone_agree),
-        cmocka_unit_test(first_losses_agree),
+        cmocka_unit_test(the_mlp_agrees),
+        cmocka_unit_test(the_cnn_agrees),
+        cmocka_unit_test(lenet_agrees),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,9 @@ static uint64_t hash_on(
 {
     cadre_dataset data = {
         .n_samples = 60000,
-        .sample_elements = 784,
+        .channels = 1,
+        .height = 28,
+        .width = 28,
         .n_classes = 10,
         .content_hash = content_hash,
     };

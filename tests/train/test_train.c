@@ -126,6 +126,38 @@ static cadre_train_summary train_on(int n_ranks, job *j)
     return j->summary;
 }
 
+// Uneven leaves, and passes that are smaller than leaves.
+static void convolutions_keep_the_bits(void **state)
+{
+    (void)state;
+    static const struct {
+        int ranks;
+        int threads;
+        int fold;
+    } cases[] = {{1, 1, 0}, {2, 2, 1}, {3, 1, 2}, {6, 1, 0}};
+    for (int micro_batch = 0; micro_batch <= 3; micro_batch += 3) {
+        uint64_t wanted = 0;
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+            job j = {.config = small_config()};
+            cadre_train_config cnn;
+            CHECK_OK(cadre_recipe_config("cnn-fashion", &cnn));
+            snprintf(
+                j.config.recipe, sizeof(j.config.recipe), "%s", cnn.recipe);
+            j.config.steps = 2;
+            j.config.global_batch = 26;
+            j.config.leaves = 6;
+            j.config.micro_batch = micro_batch;
+            j.config.threads = cases[i].threads;
+            j.config.fold = cases[i].fold;
+            j.config.bucket_mb = i % 2 == 0 ? 25 : 0.05;
+            cadre_train_summary found = train_on(cases[i].ranks, &j);
+            wanted = i == 0 ? found.params_hash : wanted;
+            assert_true(found.params_hash == wanted);
+            assert_true(found.replicas_equal);
+        }
+    }
+}
+
 static void ranks_and_threads_do_not_show_in_the_bits(void **state)
 {
     (void)state;
@@ -347,6 +379,7 @@ static void no_memory_anywhere_is_an_error_and_no_leak(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolutions_keep_the_bits),
         cmocka_unit_test(ranks_and_threads_do_not_show_in_the_bits),
         cmocka_unit_test(short_batches_and_small_passes_neither),
         cmocka_unit_test(progress_is_told_step_by_step),

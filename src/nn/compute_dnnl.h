@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the compute_*.c files share about oneDNN; no other file includes this.
+//
+// Threads: any.
+
+#ifndef CADRE_NN_COMPUTE_DNNL_H
+#define CADRE_NN_COMPUTE_DNNL_H
+
+#include "cadre/status.h"
+#include <dnnl.h>
+#include <signal.h>
+
+/** How things were before oneDNN was called. */
+typedef struct cadre_dnnl_guard {
+    sigset_t signals;
+    int threads;
+} cadre_dnnl_guard;
+
+/**
+ * Before and after oneDNN computes or makes something: it uses the calling
+ * thread alone, and no signal comes in between.
+ */
+cadre_dnnl_guard cadre_dnnl_enter(void);
+void cadre_dnnl_leave(const cadre_dnnl_guard *guard);
+
+/** The processor; NULL if oneDNN could not open it. */
+dnnl_engine_t cadre_dnnl_engine(void);
+
+/** CADRE_OK, or the failure as ours; what: "multiply ..." */
+cadre_status cadre_dnnl_check(dnnl_status_t result, const char *what);
+
+#endif // CADRE_NN_COMPUTE_DNNL_H

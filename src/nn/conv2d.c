@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Convolution with a square window: W (O, I, kernel, kernel), b (O).
+
+#include "base/alloc.h"
+#include "base/fail.h"
+#include "nn/compute_conv.h"
+#include "nn/layer.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { WEIGHT, BIAS, N_PARAMS };
+
+// Both parameters' gradients come out of one call; the bias's waits here.
+typedef struct conv_state {
+    cadre_layer_state base;
+    cadre_conv *conv;
+    float bias_grad[];
+} conv_state;
+
+static conv_state *as_conv(cadre_layer_state *state)
+{
+    return (conv_state *)state;
+}
+
+static cadre_status plan_conv(const cadre_layer *layer, cadre_layer_plan *plan)
+{
+    enum { MOST_CHANNELS = 1 << 16 }; // so that no size overflows
+    if (plan->name[0] == '\0') {
+        return cadre_fail(
+            CADRE_ERR_INVALID_ARG, "conv2d needs a name for its parameters");
+    }
+    if (layer->width < 1 || layer->width > MOST_CHANNELS ||
+        plan->in.channels > MOST_CHANNELS) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "conv2d from %lld to %lld: 1 to %d channels are possible",
+            (long long)plan->in.channels, (long long)layer->width,
+            (int)MOST_CHANNELS);
+    }
+    plan->kernel = layer->kernel;
+    plan->stride = layer->stride == 0 ? 1 : layer->stride;
+    plan->padding = layer->padding;
+    plan->out.channels = layer->width;
+    plan->out.block = cadre_compute_block();
+    return cadre_layer_slide(plan);
+}
+
+static void describe(
+    const cadre_layer_plan *plan, int i, cadre_net_param *param)
+{
+    param->shape[0] = plan->out.channels;
+    param->shape[1] = plan->in.channels;
+    param->shape[2] = plan->kernel;
+    param->shape[3] = plan->kernel;
+    param->n_dims = i == WEIGHT ? 4 : 1;
+    int64_t fan_in = plan->in.channels * plan->kernel * plan->kernel;
+    param->init_bound = (float)(1.0 / sqrt((double)fan_in));
+    snprintf(param->name, sizeof(param->name), "%s.%s", plan->name,
+        i == WEIGHT ? "weight" : "bias");
+}
+
+static void release(cadre_layer_state *state)
+{
+    if (state != NULL) {
+        cadre_conv_destroy(as_conv(state)->conv);
+        cadre_free(state);
+    }
+}
+
+static cadre_status prepare(
+    const cadre_layer_plan *plan, int64_t n_samples, cadre_layer_state **out)
+{
+    conv_state *state = cadre_alloc_flex(sizeof(*state),
+        (size_t)plan->out.channels, sizeof(state->bias_grad[0]));
+    if (state == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    const cadre_conv_options options = {
+        .n_samples = n_samples,
+        .in = plan->in,
+        .out = plan->out,
+        .kernel = plan->kernel,
+        .stride = plan->stride,
+        .padding = plan->padding,
+        .relu = plan->then_relu,
+        .input_gradient = plan->passes_down,
+    };
+    cadre_status status = cadre_conv_create(&options, &state->conv);
+    if (status != CADRE_OK) {
+        release(&state->base);
+        return status;
+    }
+    state->base.scratch = cadre_conv_scratch(state->conv);
+    *out = &state->base;
+    return CADRE_OK;
+}
+
+static cadre_status forward(const cadre_layer_call *call, cadre_matrix y)
+{
+    return cadre_conv_forward(as_conv(call->state)->conv, call->x.data,
+        call->params[WEIGHT], call->params[BIAS], y.data, call->scratch);
+}
+
+static cadre_status param_gradient(
+    const cadre_layer_call *call, int i, float *grad)
+{
+    conv_state *state = as_conv(call->state);
+    if (i == BIAS) {
+        memcpy(grad, state->bias_grad,
+            (size_t)call->plan->out.channels * sizeof(*grad));
+        return CADRE_OK;
+    }
+    return cadre_conv_param_gradients(state->conv, call->x.data, call->dy.data,
+        grad, state->bias_grad, call->scratch);
+}
+
+static cadre_status input_gradient(
+    const cadre_layer_call *call, cadre_matrix dx)
+{
+    return cadre_conv_input_gradient(as_conv(call->state)->conv,
+        call->params[WEIGHT], call->dy.data, dx.data, call->scratch);
+}
+
+const cadre_layer_ops cadre_conv2d = {
+    .kind = "conv2d",
+    .takes = CADRE_TAKES_WIDTH | CADRE_TAKES_WINDOW,
+    .n_params = N_PARAMS,
+    .takes_relu = true,
+    .input_block = cadre_conv_input_block,
+    .plan = plan_conv,
+    .param = describe,
+    .prepare = prepare,
+    .release = release,
+    .forward = forward,
+    .param_gradient = param_gradient,
+    .input_gradient = input_gradient,
+};
