@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "cadre/engine.h"
 #include "optim/optim.h"
+#include "optim/schedule.h"
 #include "parallel/control.h"
 #include "parallel/fold.h"
 #include "parallel/leaves.h"
@@ -21,6 +22,7 @@ struct cadre_engine {
     cadre_engine_options o;       // with defaults filled in, 0 meaning 0
     const cadre_optim_ops *optim; // NULL: the caller's own
     cadre_hyper hyper;
+    cadre_rate_plan rate;
 
     float *gradients; // the leaves' windows, in the arena
     size_t gradients_bytes;
@@ -35,7 +37,9 @@ struct cadre_engine {
     int64_t updates; // made so far
     cadre_powers powers;
     int skipped_in_row;
-    bool compared; // the parameters of all ranks, at the first step
+    bool compared;     // the parameters of all ranks, at the first step
+    bool leaves_given; // by the options, and not what ranks and threads make
+    char *note;        // what checkpoints keep for the caller; or NULL
     atomic_uint stop_bits;
 
     // The open step.

@@ -6,7 +6,6 @@
 #include "base/check.h"
 #include "base/fail.h"
 #include "parallel/compare.h"
-#include "state/safetensors.h"
 #include <string.h>
 
 cadre_status cadre_model_create(cadre_group *group, cadre_model **out)
@@ -90,6 +89,9 @@ cadre_status cadre_model_add(cadre_model *model, const char *name,
     cadre_free(unit);
     CADRE_TRY(status);
 
+    if (o->no_decay) {
+        cadre_layout_no_decay(&model->layout);
+    }
     int added = model->layout.n_segments - 1;
     model->own_values[added] = o->values;
     if (index != NULL) {
@@ -192,19 +194,24 @@ uint64_t cadre_model_hash(const cadre_model *model)
     return sum;
 }
 
-// The segments as tensors of a file, for cadre_free(); NULL without memory.
-static cadre_tensor *tensors_of(const cadre_model *model)
+cadre_tensor *cadre_model_tensors(
+    const cadre_model *model, float *plane, int *n)
 {
-    int n = model->layout.n_segments;
-    cadre_tensor *tensors = cadre_alloc_array((size_t)n, sizeof(*tensors));
-    for (int i = 0; tensors != NULL && i < n; i++) {
+    int most = model->layout.n_segments;
+    cadre_tensor *tensors = cadre_alloc_array((size_t)most, sizeof(*tensors));
+    *n = 0;
+    for (int i = 0; tensors != NULL && i < most; i++) {
         const cadre_segment *s = segment_at(model, i);
-        tensors[i] = (cadre_tensor){
+        if (plane != NULL && s->frozen) {
+            continue;
+        }
+        tensors[(*n)++] = (cadre_tensor){
             .name = s->name,
             .shape = s->shape,
             .n_dims = s->n_dims,
             .count = s->count,
-            .values = cadre_model_values(model, i),
+            .values = plane == NULL ? cadre_model_values(model, i)
+                                    : plane + s->offset,
         };
     }
     return tensors;
@@ -226,12 +233,13 @@ static cadre_status check_file_call(const cadre_model *model, const char *path)
 cadre_status cadre_model_save(const cadre_model *model, const char *path)
 {
     CADRE_TRY(check_file_call(model, path));
-    cadre_tensor *tensors = tensors_of(model);
+    int n;
+    cadre_tensor *tensors = cadre_model_tensors(model, NULL, &n);
     char *layout = cadre_layout_json(&model->layout);
     cadre_status status = CADRE_ERR_NO_MEMORY;
     if (tensors != NULL && layout != NULL) {
-        status = cadre_safetensors_write(
-            path, tensors, model->layout.n_segments, "cadre.layout", layout);
+        status =
+            cadre_safetensors_write(path, tensors, n, "cadre.layout", layout);
     }
     cadre_free(layout);
     cadre_free(tensors);
@@ -241,12 +249,12 @@ cadre_status cadre_model_save(const cadre_model *model, const char *path)
 cadre_status cadre_model_load(cadre_model *model, const char *path)
 {
     CADRE_TRY(check_file_call(model, path));
-    cadre_tensor *tensors = tensors_of(model);
+    int n;
+    cadre_tensor *tensors = cadre_model_tensors(model, NULL, &n);
     if (tensors == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
-    cadre_status status =
-        cadre_safetensors_read(path, tensors, model->layout.n_segments);
+    cadre_status status = cadre_safetensors_read(path, tensors, n);
     cadre_free(tensors);
     return status;
 }

@@ -8,6 +8,7 @@
 #include "cadre/model.h"
 #include "state/layout.h"
 #include "state/plane.h"
+#include "state/safetensors.h"
 
 struct cadre_model {
     cadre_group *group; // borrowed
@@ -22,6 +23,14 @@ struct cadre_model {
 
 /** The values of a segment: in the plane, or the caller's memory. */
 float *cadre_model_values(const cadre_model *model, int segment);
+
+/**
+ * The trainable segments of a plane over the layout as tensors of a file, or,
+ * with plane NULL, the values of all: *n of them, for cadre_free().  NULL
+ * without memory.
+ */
+cadre_tensor *cadre_model_tensors(
+    const cadre_model *model, float *plane, int *n);
 
 /** The sum of a segment's piece hashes. */
 uint64_t cadre_model_segment_hash(const cadre_model *model, int segment);
