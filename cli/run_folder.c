@@ -120,7 +120,8 @@ static bool lock(const char *folder, char problem[RUN_FOLDER_PROBLEM_BYTES])
     return true;
 }
 
-bool run_folder_take(const char *folder, char problem[RUN_FOLDER_PROBLEM_BYTES])
+bool run_folder_take(
+    const char *folder, bool resume, char problem[RUN_FOLDER_PROBLEM_BYTES])
 {
     if (!make_folders(folder)) {
         return explain("make the folder", folder, problem);
@@ -129,7 +130,7 @@ bool run_folder_take(const char *folder, char problem[RUN_FOLDER_PROBLEM_BYTES])
         return false;
     }
     // Asked under the lock: a run that held it may have ended just now.
-    if (run_folder_is_finished(folder)) {
+    if (!resume && run_folder_is_finished(folder)) {
         snprintf(problem, RUN_FOLDER_PROBLEM_BYTES,
             "'%s' holds a finished run: choose another --out or remove it",
             folder);

@@ -36,10 +36,12 @@ static const cadre_recipe recipes[] = {
                 .beta2 = 0.999,
                 .eps = 1e-8,
                 .warmup_steps = 50,
+                .step_factor = 0.1,
                 .fold = CADRE_FOLD_DEFERRED,
                 .bucket_mb = 25,
                 .transport = "auto",
                 .timeout_ms = 30000,
+                .checkpoint_keep = 2,
             },
     },
 };
