@@ -96,32 +96,33 @@ cadre_status cadre_folder_remove(const char *path)
     return status;
 }
 
-static bool sync_folder(const char *path)
+static cadre_status sync_folder(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
-        return false;
-    }
-    bool synced = fsync(fd) == 0;
+    bool synced = fd >= 0 && fsync(fd) == 0;
     int error = errno;
-    close(fd);
-    errno = error;
-    return synced;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return synced ? CADRE_OK
+                  : cadre_fail_errno(CADRE_ERR_IO, error,
+                        "cannot write the folder '%s' to the disk", path);
 }
 
-static bool sync_above(const char *path)
+static cadre_status sync_above(const char *path)
 {
-    char *above = cadre_alloc_string(path);
-    char *slash = above == NULL ? NULL : strrchr(above, '/');
-    bool synced = false;
-    if (slash != NULL) {
-        slash[slash == above ? 1 : 0] = '\0';
-        synced = sync_folder(above);
-    } else if (above != NULL) {
-        synced = sync_folder(".");
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL) {
+        return sync_folder(".");
     }
+    char *above = cadre_alloc_string(path);
+    if (above == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    above[slash == path ? 1 : slash - path] = '\0';
+    cadre_status status = sync_folder(above);
     cadre_free(above);
-    return synced;
+    return status;
 }
 
 static cadre_status make_aside(const cadre_new_folder *f)
@@ -169,36 +170,35 @@ static cadre_status swap(const cadre_new_folder *f)
                          CADRE_ERR_IO, error, "cannot write '%s'", f->path);
 }
 
+static void release_names(cadre_new_folder *f)
+{
+    cadre_free(f->path);
+    cadre_free(f->aside);
+    *f = (cadre_new_folder){0};
+}
+
 cadre_status cadre_new_folder_commit(cadre_new_folder *folder)
 {
-    cadre_status status = sync_folder(folder->aside)
-                              ? swap(folder)
-                              : cadre_fail_errno(CADRE_ERR_IO, errno,
-                                    "cannot write '%s'", folder->aside);
-    if (status == CADRE_OK && !sync_above(folder->path)) {
-        status = cadre_fail_errno(
-            CADRE_ERR_IO, errno, "cannot write '%s'", folder->path);
-    }
+    cadre_status status = sync_folder(folder->aside);
     if (status == CADRE_OK) {
-        cadre_free(folder->path);
-        cadre_free(folder->aside);
-        *folder = (cadre_new_folder){0};
-    } else {
-        cadre_new_folder_discard(folder);
+        status = swap(folder);
     }
+    if (status != CADRE_OK) {
+        cadre_new_folder_discard(folder);
+        return status;
+    }
+    status = sync_above(folder->path);
+    release_names(folder);
     return status;
 }
 
 void cadre_new_folder_discard(cadre_new_folder *folder)
 {
-    if (folder->aside != NULL) {
-        // The text of what went wrong before is the one that counts.
-        char *aside = folder->aside;
-        if (cadre_folder_list(aside, remove_file, aside) == CADRE_OK) {
-            (void)rmdir(aside);
-        }
+    // No verdict: what went wrong before is what counts, and its text.
+    char *aside = folder->aside;
+    if (aside != NULL &&
+        cadre_folder_list(aside, remove_file, aside) == CADRE_OK) {
+        (void)rmdir(aside);
     }
-    cadre_free(folder->path);
-    cadre_free(folder->aside);
-    *folder = (cadre_new_folder){0};
+    release_names(folder);
 }

@@ -28,7 +28,8 @@ cadre_status cadre_new_folder_open(const char *path, cadre_new_folder *folder);
 
 /**
  * Flushes the names to the disk and renames.  A folder that has the path is
- * replaced.  On an error path is what it was.
+ * replaced.  On an error path is what it was, or, if only the last flush failed,
+ * may be after a crash.
  *
  * Errors: CADRE_ERR_IO, CADRE_ERR_NO_MEMORY
  */
