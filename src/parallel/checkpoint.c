@@ -369,10 +369,22 @@ enum { STEP, UPDATES, SKIPPED, POWERS, NOTE_BYTES = POWERS + 2, N_WORDS };
 
 static_assert(sizeof(cadre_powers) == 2 * sizeof(int64_t), "sent as words");
 
+// from is NULL on all ranks but 0.
+static cadre_status share_text(
+    cadre_group *group, const char *from, char *text, size_t nbytes)
+{
+    if (from != NULL) {
+        memcpy(text, from, nbytes);
+    }
+    CADRE_TRY(cadre_broadcast(group, text, nbytes, CADRE_U8, 0, NULL));
+    text[nbytes - 1] = '\0';
+    return CADRE_OK;
+}
+
+// nbytes is what rank 0 said: with the final zero; none is no bytes.
 static cadre_status share_note(
     cadre_engine *e, const cadre_manifest *m, int64_t nbytes)
 {
-    // With its final zero; none is no bytes.
     if (nbytes == 0) {
         return cadre_engine_set_note(e, NULL);
     }
@@ -380,15 +392,10 @@ static cadre_status share_note(
     char *text = sensible ? cadre_alloc((size_t)nbytes) : NULL;
     cadre_status status = cadre_share_verdict(
         e->group, text != NULL ? CADRE_OK : CADRE_ERR_NO_MEMORY);
-    if (status == CADRE_OK) {
-        if (is_first(e)) {
-            memcpy(text, m->note, (size_t)nbytes);
-        }
-        status =
-            cadre_broadcast(e->group, text, (size_t)nbytes, CADRE_U8, 0, NULL);
+    if (status == CADRE_OK && text != NULL) {
+        status = share_text(e->group, m->note, text, (size_t)nbytes);
     }
     if (status == CADRE_OK) {
-        text[nbytes - 1] = '\0';
         status = cadre_share_verdict(e->group, cadre_engine_set_note(e, text));
     }
     cadre_free(text);

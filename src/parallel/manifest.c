@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/number.h"
 #include "state/leaf.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -148,9 +149,7 @@ static cadre_status load(const char *path, json_t **root)
 static bool read_hex(const json_t *value, uint64_t *out)
 {
     const char *text = json_string_value(value);
-    char rest;
-    return text != NULL && strlen(text) == HASH_DIGITS &&
-           sscanf(text, "%16" SCNx64 "%c", out, &rest) == 1;
+    return text != NULL && cadre_parse_hash(text, out);
 }
 
 static bool read_settings(const json_t *object, cadre_manifest *m)

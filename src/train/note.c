@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
+#include "base/number.h"
 #include "train/values.h"
 #include <string.h>
 
@@ -72,7 +73,7 @@ static bool read_fields(json_t *root, cadre_note *note, const char **settings)
     note->next.epoch = epoch;
     note->next.first = sample;
     note->n_skipped = skipped;
-    return sscanf(identity, "%16" SCNx64, &note->identity) == 1 &&
+    return cadre_parse_hash(identity, &note->identity) &&
            read_losses(losses, note);
 }
 

@@ -49,11 +49,13 @@ static void what_is_another_note_is_refused(void **state)
 {
     (void)state;
     static const char *const texts[] = {NULL, "", "mine", "[]", "{}",
-        "{\"identity\": \"01\", \"settings\": 3}",
-        "{\"identity\": \"01\", \"settings\": \"\", \"identity_since\": -1, "
+        "{\"identity\": \"0123456789abcdef\", \"settings\": 3}",
+        "{\"identity\": \"0123456789abcdef\", \"settings\": \"\", "
+        "\"identity_since\": -1, "
         "\"total_steps\": 0, \"epoch\": 0, \"sample\": 0, \"skipped_steps\": "
         "0, \"losses\": []}",
-        "{\"identity\": \"01\", \"settings\": \"\", \"identity_since\": 0, "
+        "{\"identity\": \"0123456789abcdef\", \"settings\": \"\", "
+        "\"identity_since\": 0, "
         "\"total_steps\": 0, \"epoch\": 0, \"sample\": 0, \"skipped_steps\": "
         "0, \"losses\": [0,0,0,0,0,0,0,0,0,0,0]}",
         "{\"identity\": \"no\", \"settings\": \"\", \"identity_since\": 0, "
