@@ -19,8 +19,8 @@ enum { RUN_FOLDER_PROBLEM_BYTES = 8192 };
 /**
  * Makes the folder and takes it for this process, until it ends in whatever
  * way: two runs would overwrite each other's files.  False when it cannot, or
- * when a run has ended in it that is not to be resumed: then problem says why,
- * in one sentence.
+ * when a run has ended in it, or left checkpoints, and is not to be resumed: then
+ * problem says why, in one sentence.
  */
 bool run_folder_take(
     const char *folder, bool resume, char problem[RUN_FOLDER_PROBLEM_BYTES]);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From words to a configuration: the recipe, file or the run to be resumed, over
-// it --set's keys, over them --steps, --epochs and --out.  Whatever is wrong is said on standard
-// error, in one sentence.
+// From words to a configuration: the recipe, file or run to be resumed, over it
+// --set's keys, over them --steps, --epochs and --out.  Whatever is wrong is said
+// on standard error, in one sentence.
 
 #ifndef CADRE_CLI_TRAIN_CONFIG_H
 #define CADRE_CLI_TRAIN_CONFIG_H

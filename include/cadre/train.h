@@ -153,7 +153,8 @@ typedef struct cadre_train_summary {
  *
  * Rank 0 writes metrics.jsonl, checkpoints, summary.json and model.safetensors
  * into config->out.  With config->resume a run goes on: rank 0 adopts from its
- * newest valid checkpoint, as cadre_train_adopt() does, and all follow.  hooks may be NULL.  *out, also after a stop, is given to
+ * newest valid checkpoint, as cadre_train_adopt() does, and all follow.  hooks
+ * may be NULL.  *out, also after a stop, is given to
  * cadre_train_summary_release().
  *
  * Errors: those of cadre_train_check(), CADRE_ERR_NOT_FINITE, CADRE_ERR_IO (the

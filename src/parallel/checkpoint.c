@@ -150,22 +150,6 @@ static cadre_status begin_draft(
     return cadre_new_folder_open(dir, &d->folder);
 }
 
-static cadre_status write_tensors(
-    const cadre_model *model, const char *path, float *plane)
-{
-    int n;
-    cadre_tensor *tensors = cadre_model_tensors(model, plane, &n);
-    char *layout = cadre_layout_json(&model->layout);
-    cadre_status status = CADRE_ERR_NO_MEMORY;
-    if (tensors != NULL && layout != NULL) {
-        status =
-            cadre_safetensors_write(path, tensors, n, "cadre.layout", layout);
-    }
-    cadre_free(layout);
-    cadre_free(tensors);
-    return status;
-}
-
 // A whole plane; NULL: the parameters, wherever they lie.
 static cadre_status write_plane(draft *d, const char *name, float *plane)
 {
@@ -175,7 +159,8 @@ static cadre_status write_plane(draft *d, const char *name, float *plane)
     if (path == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
-    cadre_status status = write_tensors(d->engine->model, path, plane);
+    cadre_status status =
+        cadre_model_write_plane(d->engine->model, plane, path);
     if (status == CADRE_OK) {
         status = cadre_checkpoint_checksum(path, &file->nbytes, &file->crc32c);
     }
@@ -306,15 +291,12 @@ static cadre_status open_checkpoint(
 static cadre_status read_plane(
     const cadre_engine *e, const char *dir, const char *name, float *plane)
 {
-    int n;
-    cadre_tensor *tensors = cadre_model_tensors(e->model, plane, &n);
     char *path = cadre_checkpoint_plane_path(dir, name);
-    cadre_status status = CADRE_ERR_NO_MEMORY;
-    if (tensors != NULL && path != NULL) {
-        status = cadre_safetensors_read(path, tensors, n);
+    if (path == NULL) {
+        return CADRE_ERR_NO_MEMORY;
     }
+    cadre_status status = cadre_model_read_plane(e->model, plane, path);
     cadre_free(path);
-    cadre_free(tensors);
     return status;
 }
 

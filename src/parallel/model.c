@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/fail.h"
 #include "parallel/compare.h"
+#include "state/safetensors.h"
 #include <string.h>
 
 cadre_status cadre_model_create(cadre_group *group, cadre_model **out)
@@ -194,8 +195,8 @@ uint64_t cadre_model_hash(const cadre_model *model)
     return sum;
 }
 
-cadre_tensor *cadre_model_tensors(
-    const cadre_model *model, float *plane, int *n)
+// A plane's segments as tensors of a file, for cadre_free(); NULL without memory.
+static cadre_tensor *tensors_of(const cadre_model *model, float *plane, int *n)
 {
     int most = model->layout.n_segments;
     cadre_tensor *tensors = cadre_alloc_array((size_t)most, sizeof(*tensors));
@@ -230,11 +231,11 @@ static cadre_status check_file_call(const cadre_model *model, const char *path)
     return CADRE_OK;
 }
 
-cadre_status cadre_model_save(const cadre_model *model, const char *path)
+cadre_status cadre_model_write_plane(
+    const cadre_model *model, float *plane, const char *path)
 {
-    CADRE_TRY(check_file_call(model, path));
     int n;
-    cadre_tensor *tensors = cadre_model_tensors(model, NULL, &n);
+    cadre_tensor *tensors = tensors_of(model, plane, &n);
     char *layout = cadre_layout_json(&model->layout);
     cadre_status status = CADRE_ERR_NO_MEMORY;
     if (tensors != NULL && layout != NULL) {
@@ -246,15 +247,27 @@ cadre_status cadre_model_save(const cadre_model *model, const char *path)
     return status;
 }
 
-cadre_status cadre_model_load(cadre_model *model, const char *path)
+cadre_status cadre_model_read_plane(
+    const cadre_model *model, float *plane, const char *path)
 {
-    CADRE_TRY(check_file_call(model, path));
     int n;
-    cadre_tensor *tensors = cadre_model_tensors(model, NULL, &n);
+    cadre_tensor *tensors = tensors_of(model, plane, &n);
     if (tensors == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
     cadre_status status = cadre_safetensors_read(path, tensors, n);
     cadre_free(tensors);
     return status;
+}
+
+cadre_status cadre_model_save(const cadre_model *model, const char *path)
+{
+    CADRE_TRY(check_file_call(model, path));
+    return cadre_model_write_plane(model, NULL, path);
+}
+
+cadre_status cadre_model_load(cadre_model *model, const char *path)
+{
+    CADRE_TRY(check_file_call(model, path));
+    return cadre_model_read_plane(model, NULL, path);
 }

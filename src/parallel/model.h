@@ -8,7 +8,6 @@
 #include "cadre/model.h"
 #include "state/layout.h"
 #include "state/plane.h"
-#include "state/safetensors.h"
 
 struct cadre_model {
     cadre_group *group; // borrowed
@@ -25,12 +24,15 @@ struct cadre_model {
 float *cadre_model_values(const cadre_model *model, int segment);
 
 /**
- * The trainable segments of a plane over the layout as tensors of a file, or,
- * with plane NULL, the values of all: *n of them, for cadre_free().  NULL
- * without memory.
+ * Writes the trainable segments of a plane over the layout to a safetensors
+ * file, or, with plane NULL, the values of all; as cadre_model_save().
  */
-cadre_tensor *cadre_model_tensors(
-    const cadre_model *model, float *plane, int *n);
+cadre_status cadre_model_write_plane(
+    const cadre_model *model, float *plane, const char *path);
+
+/** Reads what cadre_model_write_plane() wrote, as cadre_model_load(). */
+cadre_status cadre_model_read_plane(
+    const cadre_model *model, float *plane, const char *path);
 
 /** The sum of a segment's piece hashes. */
 uint64_t cadre_model_segment_hash(const cadre_model *model, int segment);

@@ -184,6 +184,14 @@ class Resume(harness.CommandTest):
         self.assertEqual(summary["leaves"], 7)
         self.assertIsNone(summary["reproduce"])
 
+    def test_checkpoints_are_not_overwritten_by_another_run(self):
+        out = self.copy()
+        (out / "summary.json").unlink()
+        for more in (("-n", "1"), ("-n", "2")):
+            self.refused(2, "holds checkpoints of a run that has not ended",
+                         *self.train_arguments(*more, out=out))
+        self.assertEqual(checkpoints_of(out), ["step-5", "step-7"])
+
     def test_metrics_have_no_step_twice(self):
         out = self.copy()
         shutil.rmtree(out / "checkpoints/step-7")

@@ -345,6 +345,20 @@ static void no_memory_anywhere_is_an_error_and_no_leak(void **state)
     }
 }
 
+// What a recipe does not say must be what the help says.
+static void every_recipe_has_the_defaults_of_its_keys(void **state)
+{
+    (void)state;
+    const char *name;
+    for (int i = 0; (name = cadre_recipe_name(i)) != NULL; i++) {
+        cadre_train_config c;
+        CHECK_OK(cadre_recipe_config(name, &c));
+        assert_true(c.step_factor == 0.1);
+        assert_int_equal(c.checkpoint_keep, 2);
+        assert_true(c.resume[0] == '\0' && c.resume_step == 0);
+    }
+}
+
 static void out_path(const char *name, char path[CADRE_PATH_BYTES])
 {
     snprintf(path, CADRE_PATH_BYTES, "%s/run%s", folder, name);
@@ -436,6 +450,7 @@ int main(void)
         cmocka_unit_test(one_rank_that_is_asked_stops_all),
         cmocka_unit_test(ranks_that_would_do_something_else_fail),
         cmocka_unit_test(a_configuration_that_makes_no_sense_is_refused),
+        cmocka_unit_test(every_recipe_has_the_defaults_of_its_keys),
         cmocka_unit_test(nothing_is_allocated_after_the_first_steps),
         cmocka_unit_test(no_memory_anywhere_is_an_error_and_no_leak),
         cmocka_unit_test_teardown(
