@@ -46,6 +46,7 @@ typedef struct key {
 
 static_assert(sizeof(cadre_optimizer) == sizeof(int), "set as an int");
 static_assert(sizeof(cadre_schedule) == sizeof(int), "set as an int");
+static_assert(sizeof(cadre_decay) == sizeof(int), "set as an int");
 static_assert(sizeof(cadre_mode) == sizeof(int), "set as an int");
 static_assert(sizeof(cadre_overlap) == sizeof(int), "set as an int");
 
@@ -60,8 +61,11 @@ static_assert(sizeof(((cadre_train_config *)0)->order) == WORD_BYTES &&
 static const choice precisions[] = {{"f32", 0, false}, {"bf16", 1, true}, {0}};
 static const choice optimizers[] = {{"sgd", CADRE_SGD, false},
     {"adamw", CADRE_ADAMW, false}, {"lars", 0, true}, {"lamb", 0, true}, {0}};
+static const choice decays[] = {{"all", CADRE_DECAY_ALL, false},
+    {"weights", CADRE_DECAY_WEIGHTS, false}, {0}};
 static const choice schedules[] = {{"constant", CADRE_CONSTANT, false},
-    {"cosine", 0, true}, {"linear", 0, true}, {"step", 0, true}, {0}};
+    {"cosine", CADRE_COSINE, false}, {"linear", CADRE_LINEAR, false},
+    {"step", CADRE_STEP, false}, {0}};
 static const choice modes[] = {{"ddp", CADRE_DDP, false}, {"zero1", CADRE_ZERO1, false},
     {"zero2", 0, true}, {"zero3", 0, true}, {"local", 0, true},
     {"diloco", 0, true}, {"fedavg", 0, true}, {"server", 0, true}, {0}};
@@ -102,6 +106,7 @@ static const key keys[] = {
     {"optim.name", KEY_CHOICE, AT(optimizer), .choices = optimizers, .help = "optimizer"},
     {"optim.lr", KEY_REAL, AT(lr), 0, 1e6, .help = "learning rate"},
     {"optim.weight_decay", KEY_REAL, AT(weight_decay), 0, 1e6, .help = "weight decay"},
+    {"optim.decay", KEY_CHOICE, AT(decay), .choices = decays, .help = "what it is of; weights: no biases"},
     {"optim.momentum", KEY_REAL, AT(momentum), 0, 1, .below = true, .help = "sgd"},
     {"optim.beta1", KEY_REAL, AT(beta1), 0, 1, .below = true, .help = "adamw"},
     {"optim.beta2", KEY_REAL, AT(beta2), 0, 1, .below = true, .help = "adamw"},
@@ -109,6 +114,11 @@ static const key keys[] = {
     {"optim.clip", KEY_REAL, AT(clip), 0, 1e30, .help = "limit of the gradient's norm; 0: none"},
     {"optim.warmup_steps", KEY_COUNT, AT(warmup_steps), 0, 1e15, .help = "steps of rising learning rate"},
     {"optim.schedule", KEY_CHOICE, AT(schedule), .choices = schedules, .help = "of the learning rate"},
+
+    {"optim.total_steps", KEY_COUNT, AT(total_steps), 0, 1e15, .help = "cosine, linear; 0: the run's steps"},
+    {"optim.min_lr_factor", KEY_REAL, AT(min_lr_factor), 0, 1, .help = "cosine, linear: the end, times lr"},
+    {"optim.step_every", KEY_COUNT, AT(step_every), 0, 1e15, .help = "step: steps from fall to fall"},
+    {"optim.step_factor", KEY_REAL, AT(step_factor), 0, 1, .help = "step: what a fall multiplies by"},
 
     {"parallel.mode", KEY_CHOICE, AT(mode), .choices = modes, .help = "what ranks share"},
     {"parallel.leaves", KEY_INT, AT(leaves), 1, 65536, .help = "parts of a batch (ranks x threads)"},
@@ -119,8 +129,8 @@ static const key keys[] = {
     {"parallel.transport", KEY_WORD, AT(transport), .choices = transports, .help = "inproc: ranks are threads"},
     {"parallel.timeout_ms", KEY_INT, AT(timeout_ms), 1, 86400000, .help = "a rank silent that long is lost"},
 
-    {"checkpoint.every", KEY_UNBUILT, .help = "steps"},
-    {"checkpoint.keep", KEY_UNBUILT, .help = "how many"},
+    {"checkpoint.every", KEY_COUNT, AT(checkpoint_every), 0, 1e15, .help = "steps; 0: at the end only"},
+    {"checkpoint.keep", KEY_INT, AT(checkpoint_keep), 0, 1e6, .help = "the newest so many; 0: all"},
 };
 // clang-format on
 

@@ -4,6 +4,7 @@
 
 #include "yaml.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -120,7 +121,27 @@ static bool lock(const char *folder, char problem[RUN_FOLDER_PROBLEM_BYTES])
     return true;
 }
 
-bool run_folder_take(const char *folder, char problem[RUN_FOLDER_PROBLEM_BYTES])
+// Whether a run that has not ended has left something to go on from.
+static bool has_checkpoints(const char *folder)
+{
+    char path[CADRE_PATH_BYTES];
+    DIR *checkpoints =
+        run_folder_path(folder, "checkpoints", path) ? opendir(path) : NULL;
+    if (checkpoints == NULL) {
+        return false;
+    }
+    bool found = false;
+    const struct dirent *entry;
+    while (!found && (entry = readdir(checkpoints)) != NULL) {
+        found = strncmp(entry->d_name, "step-", 5) == 0 &&
+                strchr(entry->d_name, '.') == NULL;
+    }
+    closedir(checkpoints);
+    return found;
+}
+
+bool run_folder_take(
+    const char *folder, bool resume, char problem[RUN_FOLDER_PROBLEM_BYTES])
 {
     if (!make_folders(folder)) {
         return explain("make the folder", folder, problem);
@@ -129,9 +150,16 @@ bool run_folder_take(const char *folder, char problem[RUN_FOLDER_PROBLEM_BYTES])
         return false;
     }
     // Asked under the lock: a run that held it may have ended just now.
-    if (run_folder_is_finished(folder)) {
+    if (!resume && run_folder_is_finished(folder)) {
         snprintf(problem, RUN_FOLDER_PROBLEM_BYTES,
             "'%s' holds a finished run: choose another --out or remove it",
+            folder);
+        return false;
+    }
+    if (!resume && has_checkpoints(folder)) {
+        snprintf(problem, RUN_FOLDER_PROBLEM_BYTES,
+            "'%s' holds checkpoints of a run that has not ended: go on with "
+            "--resume, choose another --out, or remove it",
             folder);
         return false;
     }

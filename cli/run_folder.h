@@ -19,10 +19,11 @@ enum { RUN_FOLDER_PROBLEM_BYTES = 8192 };
 /**
  * Makes the folder and takes it for this process, until it ends in whatever
  * way: two runs would overwrite each other's files.  False when it cannot, or
- * when a run has ended in it: then problem says why, in one sentence.
+ * when a run has ended in it, or left checkpoints, and is not to be resumed: then
+ * problem says why, in one sentence.
  */
 bool run_folder_take(
-    const char *folder, char problem[RUN_FOLDER_PROBLEM_BYTES]);
+    const char *folder, bool resume, char problem[RUN_FOLDER_PROBLEM_BYTES]);
 
 /** Writes config.yaml into a folder that has been taken; false as above. */
 bool run_folder_write_config(

@@ -47,15 +47,22 @@ typedef struct rank_job {
     cadre_train_config config;
     display display;
     bool json;
-    bool stepped;           // written by rank 0 alone
+    atomic_bool stepped;    // a first step is under way
     atomic_int exit_status; // written by all ranks, alike
 } rank_job;
 
 static void on_progress(const cadre_train_progress *progress, void *ctx)
 {
     rank_job *job = ctx;
-    job->stepped = true;
     display_progress(progress, &job->display);
+}
+
+// Asked on every rank, in every step.
+static int on_stop_asked(void *ctx)
+{
+    rank_job *job = ctx;
+    atomic_store(&job->stepped, true);
+    return stop_signal(NULL);
 }
 
 static void show_summary(
@@ -88,7 +95,7 @@ static cadre_status run_rank(cadre_group *world, void *ctx)
 {
     rank_job *job = ctx;
     const cadre_train_hooks hooks = {
-        .ctx = job, .progress = on_progress, .stop_signal = stop_signal};
+        .ctx = job, .progress = on_progress, .stop_signal = on_stop_asked};
     cadre_train_summary summary;
     cadre_status status = cadre_train(world, &job->config, &hooks, &summary);
     bool first = cadre_rank(world) == 0;
@@ -142,8 +149,9 @@ static int run_as_threads(
     stop_install(on_stop);
     cadre_status status =
         cadre_launch_threads(n_ranks, &options, run_rank, job, NULL);
-    return status == CADRE_OK ? atomic_load(&job->exit_status)
-                              : report_failure("train", status, job->stepped);
+    return status == CADRE_OK
+               ? atomic_load(&job->exit_status)
+               : report_failure("train", status, atomic_load(&job->stepped));
 }
 
 // False when it cannot, and it has been said.
@@ -151,12 +159,19 @@ static bool prepare_folder(
     const train_wishes *w, const cadre_train_config *config)
 {
     char problem[RUN_FOLDER_PROBLEM_BYTES];
-    bool taken = w->started || run_folder_take(config->out, problem);
+    bool taken =
+        w->started || run_folder_take(config->out, w->resume != NULL, problem);
     if (!taken || !run_folder_write_config(config, problem)) {
         refuse(problem);
         return false;
     }
     return true;
+}
+
+// A resumed run's leaves are its checkpoint's, unless they are given.
+static cadre_status settle_resumed(cadre_train_config *config)
+{
+    return config->resume[0] == '\0' ? CADRE_OK : cadre_train_adopt(config);
 }
 
 // What a launcher has made of this process, or a rank that is alone.
@@ -174,14 +189,20 @@ static int run_as_process(
     if (cadre_rank(world) == 0) {
         // The library takes the leaves from rank 0; the file says how many.
         cadre_train_config written = job->config;
+        cadre_status status =
+            written.leaves > 0 ? CADRE_OK : settle_resumed(&written);
+        if (status != CADRE_OK) {
+            return report_failure("train", status, false);
+        }
         train_config_share_out(w, world_size, job->config.threads, &written);
         if (!prepare_folder(w, &written)) {
             return EXIT_REFUSED;
         }
     }
     cadre_status status = run_rank(world, job);
-    return status == CADRE_OK ? atomic_load(&job->exit_status)
-                              : report_failure("train", status, job->stepped);
+    return status == CADRE_OK
+               ? atomic_load(&job->exit_status)
+               : report_failure("train", status, atomic_load(&job->stepped));
 }
 
 static int join_and_run(const train_wishes *w, rank_job *job)
@@ -209,8 +230,9 @@ static int launch(
     char threads[NUMBER_BYTES];
     snprintf(threads, sizeof(threads), "%d", config->threads);
 
-    const char *argv[16] = {
-        NULL, "train", "--started", "--threads", threads, "--out", config->out};
+    bool resume = w->resume != NULL;
+    const char *argv[16] = {NULL, "train", "--started", "--threads", threads,
+        resume ? "--resume" : "--out", config->out};
     int n_args = 7;
     if (w->quiet) {
         argv[n_args++] = "--quiet";
@@ -218,8 +240,10 @@ static int launch(
     if (w->json) {
         argv[n_args++] = "--json";
     }
-    argv[n_args++] = "--";
-    argv[n_args] = file;
+    if (!resume) {
+        argv[n_args++] = "--";
+        argv[n_args] = file;
+    }
 
     const cadre_launch_options options = {
         .n_ranks = n_ranks,
@@ -231,6 +255,9 @@ static int launch(
 
 static bool choose_folder(cadre_train_config *config)
 {
+    if (config->resume[0] != '\0') {
+        return true;
+    }
     if (config->out[0] == '\0') {
         run_folder_default(config->recipe, config->out);
     }
@@ -264,9 +291,13 @@ static int train_here(const train_wishes *w, cadre_train_config *config)
 {
     int n_ranks = w->n_ranks > 0 ? (int)w->n_ranks : 1;
     int cores = core_count();
+    cadre_status status = settle_resumed(config);
+    if (status != CADRE_OK) {
+        return report_failure("train", status, false);
+    }
     train_config_share_out(
         w, n_ranks, cores / n_ranks > 0 ? cores / n_ranks : 1, config);
-    cadre_status status = cadre_train_check(config, n_ranks);
+    status = cadre_train_check(config, n_ranks);
     // A configuration can be looked at where its data is not.
     if (status != CADRE_OK && !(w->print_config && is_of_data(status))) {
         return report_failure("train", status, false);
@@ -332,7 +363,8 @@ static int help(const option *options, int n_options, const char *topic)
         key_help(&defaults);
         return EXIT_DONE;
     }
-    printf("usage: cadre train RECIPE [options]\n\n"
+    printf("usage: cadre train RECIPE [options]\n"
+           "       cadre train --resume DIR [options]\n\n"
            "Trains RECIPE, a built-in name or a YAML file such as a run's "
            "config.yaml.\n\n");
     options_help(options, n_options);
@@ -350,18 +382,16 @@ static int run_command(const train_wishes *w, const option *options,
     if (w->list) {
         return list_recipes();
     }
-    if (n_words != 1) {
+    if (n_words > 1 || (n_words == 0 && w->resume == NULL)) {
         return refuse(n_words == 0
                           ? "no recipe is given; `cadre train --list` shows all"
                           : "more than one recipe is given");
     }
     cadre_train_config config;
-    if (!train_config_make(w, words[0], &config)) {
+    if (!train_config_make(w, n_words == 1 ? words[0] : NULL, &config)) {
         return EXIT_REFUSED;
     }
-    if (!w->quiet) {
-        log_lines_show(CADRE_LOG_INFO);
-    }
+    log_lines_show(w->quiet ? CADRE_LOG_WARN : CADRE_LOG_INFO);
     return is_launched() ? train_as_rank(w, &config) : train_here(w, &config);
 }
 
@@ -382,6 +412,9 @@ int command_train(int argc, char **argv)
         {OPTION_TEXT, "--out", NULL, "DIR",
             "the run's folder (default: runs/<recipe>-<date>-<time>)", &w.out,
             0, 0},
+        {OPTION_TEXT, "--resume", NULL, "DIR",
+            "go on from the newest valid checkpoint of the run in DIR",
+            &w.resume, 0, 0},
         {OPTION_EACH, "--set", NULL, "KEY=VALUE",
             "set a key; may be given many times", &w.keys, 0, 0},
         {OPTION_FLAG, "--quiet", NULL, NULL, "no progress display", &w.quiet, 0,
@@ -392,7 +425,6 @@ int command_train(int argc, char **argv)
         {OPTION_FLAG, "--print-config", NULL, NULL,
             "show the configuration as YAML and stop", &w.print_config, 0, 0},
         {OPTION_FLAG, "--help", "-h", NULL, "show this text", &w.help, 0, 0},
-        {.kind = OPTION_UNBUILT, .name = "--resume"},
         // Not shown: launch() gives it to the ranks.
         {.kind = OPTION_FLAG, .name = "--started", .value = &w.started},
     };

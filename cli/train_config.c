@@ -4,6 +4,7 @@
 
 #include "keys.h"
 #include "path.h"
+#include "run_folder.h"
 #include "yaml.h"
 
 #include <inttypes.h>
@@ -72,6 +73,33 @@ static bool is_set(const option_list *keys, const char *name)
     return false;
 }
 
+// The run's own configuration; recipe is the word that was given, or NULL.
+static bool read_run(
+    const train_wishes *w, const char *recipe, cadre_train_config *config)
+{
+    char file[CADRE_PATH_BYTES];
+    char problem[YAML_PROBLEM_BYTES] = "the name of --resume is too long";
+    if (!run_folder_path(w->resume, "config.yaml", file) ||
+        yaml_read(file, config, problem) != YAML_READ) {
+        return refuse(problem);
+    }
+    if (recipe != NULL && strcmp(recipe, config->recipe) != 0) {
+        fprintf(stderr,
+            "cadre train: '%s' is not what the run in '%s' trains, which is "
+            "%s: leave it out\n",
+            recipe, w->resume, config->recipe);
+        return false;
+    }
+    if (w->out != NULL) {
+        return refuse("--resume writes on into its folder: leave --out out");
+    }
+    snprintf(config->out, sizeof(config->out), "%s", w->resume);
+    snprintf(config->resume, sizeof(config->resume), "%s", w->resume);
+    // Ranks that were started read what was settled for them.
+    config->leaves = w->started ? config->leaves : 0;
+    return true;
+}
+
 bool train_config_make(
     const train_wishes *w, const char *recipe, cadre_train_config *config)
 {
@@ -79,7 +107,8 @@ bool train_config_make(
         (w->epochs > 0 || is_set(&w->keys, "epochs"))) {
         return refuse("steps and epochs both say how long: give one");
     }
-    if (!read_recipe(recipe, config)) {
+    if (!(w->resume != NULL ? read_run(w, recipe, config)
+                            : read_recipe(recipe, config))) {
         return false;
     }
     for (int i = 0; i < w->keys.n; i++) {

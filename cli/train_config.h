@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From words to a configuration: the recipe or file, over it --set's keys, over
-// them --steps, --epochs and --out.  Whatever is wrong is said on standard
-// error, in one sentence.
+// From words to a configuration: the recipe, file or run to be resumed, over it
+// --set's keys, over them --steps, --epochs and --out.  Whatever is wrong is said
+// on standard error, in one sentence.
 
 #ifndef CADRE_CLI_TRAIN_CONFIG_H
 #define CADRE_CLI_TRAIN_CONFIG_H
@@ -16,8 +16,9 @@ typedef struct train_wishes {
     int64_t threads;
     int64_t steps;
     int64_t epochs;
-    const char *out;  // or NULL
-    option_list keys; // KEY=VALUE each
+    const char *out;    // or NULL
+    const char *resume; // or NULL
+    option_list keys;   // KEY=VALUE each
     bool quiet;
     bool json;
     bool list;
@@ -26,7 +27,11 @@ typedef struct train_wishes {
     bool started; // a rank of a run whose folder is taken
 } train_wishes;
 
-/** False when something was wrong, and it has been said. */
+/**
+ * False when something was wrong, and it has been said.  recipe may be NULL with
+ * --resume.  A resumed run's leaves are 0 unless a key gives them: its
+ * checkpoint knows.
+ */
 bool train_config_make(
     const train_wishes *w, const char *recipe, cadre_train_config *config);
 

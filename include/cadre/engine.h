@@ -56,6 +56,9 @@ typedef enum cadre_optimizer {
 
 typedef enum cadre_schedule {
     CADRE_CONSTANT = 0, // lr, after a linear rise over warmup_steps
+    CADRE_COSINE = 1,   // down to min_lr_factor lr at total_steps
+    CADRE_LINEAR = 2,   // likewise, along a line
+    CADRE_STEP = 3,     // times step_factor after every step_every steps
 } cadre_schedule;
 
 /** For a hyper-parameter whose value is to be 0: there 0 means the default. */
@@ -93,6 +96,10 @@ typedef struct cadre_engine_options {
     double clip;         // limit of the mean gradient's norm; 0: none
     cadre_schedule schedule;
     int64_t warmup_steps;
+    int64_t total_steps;  // cosine, linear: warm-up and fall together
+    double min_lr_factor; // cosine, linear: from 0 to 1; 0: down to nothing
+    int64_t step_every;   // step: counted after the warm-up
+    double step_factor;   // step: from 0 to 1; 0: 0.1
 
     bool record; // events, for cadre_engine_events()
 } cadre_engine_options;
@@ -265,6 +272,74 @@ CADRE_API int cadre_engine_events(
  */
 CADRE_API CADRE_MUST_CHECK cadre_status cadre_engine_replicas_equal(
     cadre_engine *engine, bool *equal);
+
+/**
+ * Keeps a text of the caller's, in UTF-8, for the next checkpoints: where a
+ * loop of its own stands in its data, for example.  NULL: none.  Copied.
+ *
+ * Errors: CADRE_ERR_INVALID_ARG  not UTF-8, or longer than 16 MiB
+ *         CADRE_ERR_NO_MEMORY
+ */
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_engine_set_note(
+    cadre_engine *engine, const char *note);
+
+/** The last note set, or loaded on any rank; NULL without.  Borrowed. */
+CADRE_API const char *cadre_engine_note(const cadre_engine *engine);
+
+/**
+ * Writes parameters, optimizer state, step and note into the folder dir.
+ * Collective, between steps; rank 0's dir and note count.
+ *
+ * Rank 0 writes the folder aside, flushes it to the disk and renames it: dir is
+ * complete or what it was, whenever the machine stops.  A checkpoint that has
+ * the name is replaced, anything else is not.
+ *
+ * Errors, on all ranks alike, with the group whole:
+ *         CADRE_ERR_INVALID_ARG  dir is something else than a checkpoint
+ *         CADRE_ERR_STATE        a step is open
+ *         CADRE_ERR_IO, CADRE_ERR_NO_MEMORY; and those of a collective
+ */
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_checkpoint_save(
+    cadre_engine *engine, const char *dir);
+
+/**
+ * Goes on from a checkpoint: by any number of ranks, in any mode.  Collective,
+ * between steps; rank 0 reads, from its dir.
+ *
+ * With the same leaves, the next steps have the bits that they would have had
+ * without the interruption.  Another number of leaves, and so other bits, is
+ * taken only if the engine's options gave one.
+ *
+ * Errors, on all ranks alike, with the group whole:
+ *         CADRE_ERR_NOT_FOUND    there is no checkpoint
+ *         CADRE_ERR_CORRUPT      it is damaged, or of another model
+ *         CADRE_ERR_INVALID_ARG  made with other settings; the text names the
+ *                                first
+ *         CADRE_ERR_STATE        a step is open
+ *         CADRE_ERR_IO, CADRE_ERR_NO_MEMORY: parameters may have been
+ *                                overwritten; and those of a collective
+ */
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_checkpoint_load(
+    cadre_engine *engine, const char *dir);
+
+typedef struct cadre_checkpoint_info {
+    int64_t step;   // steps done
+    int leaves;     // V
+    int world_size; // ranks that made it
+    char *note;     // or NULL
+} cadre_checkpoint_info;
+
+/**
+ * Looks into a checkpoint and verifies it as a whole.  Local.
+ *
+ * *out is set on success only; give it to cadre_checkpoint_info_release().
+ *
+ * Errors: CADRE_ERR_NOT_FOUND, CADRE_ERR_CORRUPT, CADRE_ERR_IO,
+ *         CADRE_ERR_NO_MEMORY
+ */
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_checkpoint_inspect(
+    const char *dir, cadre_checkpoint_info *out);
+CADRE_API void cadre_checkpoint_info_release(cadre_checkpoint_info *info);
 
 #ifdef __cplusplus
 }

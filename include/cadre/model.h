@@ -34,7 +34,8 @@ typedef struct cadre_param_options {
     // Neighbouring parameters of one unit, normally a layer, travel together.
     // NULL: the name up to its last dot ("fc" for "fc.weight").
     const char *unit;
-    bool frozen; // never gets a gradient or an update
+    bool frozen;   // never gets a gradient or an update
+    bool no_decay; // weight decay leaves it alone, as one wants of biases
 
     // The caller's own memory for the values, borrowed for the model's life;
     // NULL: the model's.  It is read once, at the first cadre_step_begin(), and

@@ -21,6 +21,11 @@ extern "C" {
 
 enum { CADRE_TEXT_BYTES = 256, CADRE_PATH_BYTES = 4096 };
 
+typedef enum cadre_decay {
+    CADRE_DECAY_ALL = 0,
+    CADRE_DECAY_WEIGHTS = 1, // not of biases and gains: tensors of one extent
+} cadre_decay;
+
 /** Everything that a run is made of; CLI names of the keys beside each. */
 typedef struct cadre_train_config {
     char recipe[CADRE_TEXT_BYTES];
@@ -42,6 +47,7 @@ typedef struct cadre_train_config {
     cadre_optimizer optimizer; // optim.name; hyper-parameters are values:
     double lr;                 // optim.lr          here 0 means 0
     double weight_decay;       // optim.weight_decay
+    cadre_decay decay;         // optim.decay
     double momentum;           // optim.momentum
     double beta1;              // optim.beta1
     double beta2;              // optim.beta2
@@ -49,6 +55,10 @@ typedef struct cadre_train_config {
     double clip;               // optim.clip; 0: none
     int64_t warmup_steps;      // optim.warmup_steps
     cadre_schedule schedule;   // optim.schedule
+    int64_t total_steps;       // optim.total_steps; 0: the run's
+    double min_lr_factor;      // optim.min_lr_factor
+    int64_t step_every;        // optim.step_every
+    double step_factor;        // optim.step_factor
 
     cadre_mode mode;       // parallel.mode
     int leaves;            // parallel.leaves; 0: ranks x threads
@@ -58,6 +68,11 @@ typedef struct cadre_train_config {
     char order[16];        // parallel.order, as in cadre_init_options
     char transport[16];    // parallel.transport, as in cadre_init_options
     int timeout_ms;        // parallel.timeout_ms
+
+    int64_t checkpoint_every;      // checkpoint.every; 0: at the end only
+    int checkpoint_keep;           // checkpoint.keep; 0: all
+    char resume[CADRE_PATH_BYTES]; // --resume: out again; "": a new run
+    int64_t resume_step; // of the checkpoint: cadre_train_adopt() fills it in
 } cadre_train_config;
 
 /** Built-in recipes: the i-th name and what it is, or NULL after the last. */
@@ -84,6 +99,20 @@ CADRE_API CADRE_MUST_CHECK cadre_status cadre_recipe_config(
  */
 CADRE_API CADRE_MUST_CHECK cadre_status cadre_train_check(
     const cadre_train_config *config, int world_size);
+
+/**
+ * Fills in what the newest valid checkpoint in config->resume decides: its step;
+ * the leaves, unless they are given here, which begins a new identity if they
+ * are others; and the schedule's total steps.  Local.
+ *
+ * Errors: CADRE_ERR_CORRUPT      there is no valid checkpoint; the text says
+ *                                what is wrong with the newest
+ *         CADRE_ERR_INVALID_ARG  a setting that may change bits is another one;
+ *                                the text names the first
+ *         CADRE_ERR_IO, CADRE_ERR_NO_MEMORY
+ */
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_train_adopt(
+    cadre_train_config *config);
 
 /** The state of a run, for displays. */
 typedef struct cadre_train_progress {
@@ -124,8 +153,10 @@ typedef struct cadre_train_summary {
 /**
  * Trains.  Collective: all ranks with the same config but for threads.
  *
- * Rank 0 writes metrics.jsonl, summary.json and model.safetensors into
- * config->out.  hooks may be NULL.  *out, also after a stop, is given to
+ * Rank 0 writes metrics.jsonl, checkpoints, summary.json and model.safetensors
+ * into config->out.  With config->resume a run goes on: rank 0 adopts from its
+ * newest valid checkpoint, as cadre_train_adopt() does, and all follow.  hooks
+ * may be NULL.  *out, also after a stop, is given to
  * cadre_train_summary_release().
  *
  * Errors: those of cadre_train_check(), CADRE_ERR_NOT_FINITE, CADRE_ERR_IO (the

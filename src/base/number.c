@@ -55,6 +55,24 @@ bool cadre_parse_double(const char *text, double *value)
     return true;
 }
 
+bool cadre_parse_hash(const char *text, uint64_t *value)
+{
+    static const char digits[] = "0123456789abcdef";
+    uint64_t sum = 0;
+    if (strlen(text) != 16) {
+        return false;
+    }
+    for (int i = 0; i < 16; i++) {
+        const char *digit = strchr(digits, text[i]);
+        if (digit == NULL) {
+            return false;
+        }
+        sum = sum << 4 | (uint64_t)(digit - digits);
+    }
+    *value = sum;
+    return true;
+}
+
 void cadre_format_double(double value, char text[CADRE_NUMBER_BYTES])
 {
     pthread_once(&once, make_locale);

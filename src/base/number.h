@@ -18,6 +18,9 @@ bool cadre_parse_int(
 /** True and *value if text is a finite decimal number such as 0.05 or 1e-3. */
 bool cadre_parse_double(const char *text, double *value);
 
+/** True and *value if text is 16 lower-case hexadecimal digits: a hash. */
+bool cadre_parse_hash(const char *text, uint64_t *value);
+
 enum { CADRE_NUMBER_BYTES = 40 };
 
 /**

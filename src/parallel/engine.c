@@ -4,7 +4,9 @@
 
 #include "base/alloc.h"
 #include "parallel/compare.h"
+#include "parallel/settings.h"
 #include "state/placement.h"
+#include <assert.h>
 #include <stdio.h>
 
 enum {
@@ -39,6 +41,8 @@ static void fill_in(cadre_engine_options *o)
     o->beta2 = or_default(o->beta2, 0.999);
     o->eps = or_default(o->eps, 1e-8);
     o->clip = or_default(o->clip, 0.0);
+    o->min_lr_factor = or_default(o->min_lr_factor, 0.0);
+    o->step_factor = or_default(o->step_factor, 0.1);
 }
 
 static cadre_status check_numbers(const cadre_engine_options *o)
@@ -55,12 +59,39 @@ static cadre_status check_numbers(const cadre_engine_options *o)
         {"beta2", o->beta2, 0.9999999},
         {"eps", o->eps, 1e30},
         {"clip", o->clip, 1e30},
+        {"min_lr_factor", o->min_lr_factor, 1.0},
+        {"step_factor", o->step_factor, 1.0},
     };
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         if (!(numbers[i].value >= 0.0 && numbers[i].value <= numbers[i].most)) {
             return cadre_fail(CADRE_ERR_INVALID_ARG,
                 "engine: %s is %g, it must be from 0 to %g", numbers[i].name,
                 numbers[i].value, numbers[i].most);
+        }
+    }
+    return CADRE_OK;
+}
+
+static cadre_status check_schedule(const cadre_engine_options *o)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+        bool needed;
+    } counts[] = {
+        {"warmup_steps", o->warmup_steps, false},
+        {"total_steps", o->total_steps,
+            o->schedule == CADRE_COSINE || o->schedule == CADRE_LINEAR},
+        {"step_every", o->step_every, o->schedule == CADRE_STEP},
+    };
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        int64_t lowest = counts[i].needed ? 1 : 0;
+        if (counts[i].value < lowest) {
+            return cadre_fail(CADRE_ERR_INVALID_ARG,
+                "engine: %s is %lld, %s at least %lld", counts[i].name,
+                (long long)counts[i].value,
+                lowest == 1 ? "this schedule needs" : "it must be",
+                (long long)lowest);
         }
     }
     return CADRE_OK;
@@ -89,7 +120,7 @@ static cadre_status check_mode(const cadre_engine_options *o)
 static cadre_status check_options(const cadre_engine_options *o)
 {
     CADRE_TRY(check_mode(o));
-    if (o->optimizer > CADRE_ADAMW || o->schedule != CADRE_CONSTANT) {
+    if (o->optimizer > CADRE_ADAMW || o->schedule > CADRE_STEP) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "engine: there is no optimizer %d or no schedule %d",
             (int)o->optimizer, (int)o->schedule);
@@ -113,11 +144,7 @@ static cadre_status check_options(const cadre_engine_options *o)
             "up to %d",
             o->fold, CADRE_MAX_LEAVES);
     }
-    if (o->warmup_steps < 0) {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "engine: warmup_steps is %lld, it must be at least 0",
-            (long long)o->warmup_steps);
-    }
+    CADRE_TRY(check_schedule(o));
     return check_numbers(o);
 }
 
@@ -152,19 +179,12 @@ static cadre_status compare_options(
         {"leaves", (double)o->leaves},
         {"fold", (double)o->fold},
         {"bucket_bytes", (double)o->bucket_bytes},
-        {"optimizer", (double)o->optimizer},
-        {"lr", o->lr},
-        {"weight_decay", o->weight_decay},
-        {"momentum", o->momentum},
-        {"beta1", o->beta1},
-        {"beta2", o->beta2},
-        {"eps", o->eps},
-        {"clip", o->clip},
-        {"schedule", (double)o->schedule},
-        {"warmup_steps", (double)o->warmup_steps},
     };
-    return cadre_compare_settings(
-        group, settings, (int)(sizeof(settings) / sizeof(settings[0])));
+    CADRE_TRY(cadre_compare_settings(
+        group, settings, (int)(sizeof(settings) / sizeof(settings[0]))));
+    cadre_setting update[CADRE_UPDATE_SETTINGS];
+    cadre_update_settings(o, update);
+    return cadre_compare_settings(group, update, CADRE_UPDATE_SETTINGS);
 }
 
 // Fills in, checks and compares.
@@ -255,8 +275,27 @@ static cadre_status make_slots(cadre_engine *e)
     return CADRE_OK;
 }
 
+static_assert((int)CADRE_RATE_COSINE == (int)CADRE_COSINE &&
+                  (int)CADRE_RATE_LINEAR == (int)CADRE_LINEAR &&
+                  (int)CADRE_RATE_STEP == (int)CADRE_STEP,
+    "a schedule's number is its shape's");
+
+static cadre_rate_plan rate_plan(const cadre_engine_options *o)
+{
+    return (cadre_rate_plan){
+        .shape = (cadre_rate_shape)o->schedule,
+        .lr = o->lr,
+        .warmup_steps = o->warmup_steps,
+        .total_steps = o->total_steps,
+        .min_lr_factor = o->min_lr_factor,
+        .step_every = o->step_every,
+        .step_factor = o->step_factor,
+    };
+}
+
 static cadre_status make_optimizer(cadre_engine *e)
 {
+    e->rate = rate_plan(&e->o);
     if (e->o.optimizer == CADRE_NONE) {
         return CADRE_OK;
     }
@@ -334,6 +373,7 @@ cadre_status cadre_engine_create(
     e->group = model->group;
     e->o = o;
     e->placement = cadre_placement_of((int)o.mode);
+    e->leaves_given = options != NULL && options->leaves != 0;
     model->has_engine = true;
     cadre_status status = make_parts(e);
     if (status != CADRE_OK) {
@@ -370,6 +410,7 @@ void cadre_engine_destroy(cadre_engine *engine)
     cadre_leaves_fini(&engine->leaves);
     cadre_buckets_fini(&engine->buckets);
     cadre_arena_free(engine->group, engine->gradients);
+    cadre_free(engine->note);
     engine->model->grads = NULL;
     engine->model->has_engine = false;
     cadre_free(engine);

@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "cadre/engine.h"
 #include "optim/optim.h"
+#include "optim/schedule.h"
 #include "parallel/control.h"
 #include "parallel/fold.h"
 #include "parallel/leaves.h"
@@ -23,6 +24,7 @@ struct cadre_engine {
     cadre_engine_options o;       // with defaults filled in, 0 meaning 0
     const cadre_optim_ops *optim; // NULL: the caller's own
     cadre_hyper hyper;
+    cadre_rate_plan rate;
 
     const cadre_placement_row *placement; // of the mode
 
@@ -44,7 +46,9 @@ struct cadre_engine {
     int64_t updates; // made so far
     cadre_powers powers;
     int skipped_in_row;
-    bool compared; // the parameters of all ranks, at the first step
+    bool compared;     // the parameters of all ranks, at the first step
+    bool leaves_given; // by the options, and not what ranks and threads make
+    char *note;        // what checkpoints keep for the caller; or NULL
     atomic_uint stop_bits;
 
     // The open step.
@@ -62,7 +66,7 @@ struct cadre_engine {
 
 /** The numbers of one step's update. */
 typedef struct cadre_update {
-    cadre_scalars scalars;
+    cadre_scalars scalars[2]; // of segments with decay, and without
     float scale; // gradients are their sums times this
 } cadre_update;
 

@@ -90,6 +90,9 @@ cadre_status cadre_model_add(cadre_model *model, const char *name,
     cadre_free(unit);
     CADRE_TRY(status);
 
+    if (o->no_decay) {
+        cadre_layout_no_decay(&model->layout);
+    }
     int added = model->layout.n_segments - 1;
     model->own_values[added] = o->values;
     if (index != NULL) {
@@ -192,19 +195,24 @@ uint64_t cadre_model_hash(const cadre_model *model)
     return sum;
 }
 
-// The segments as tensors of a file, for cadre_free(); NULL without memory.
-static cadre_tensor *tensors_of(const cadre_model *model)
+// A plane's segments as tensors of a file, for cadre_free(); NULL without memory.
+static cadre_tensor *tensors_of(const cadre_model *model, float *plane, int *n)
 {
-    int n = model->layout.n_segments;
-    cadre_tensor *tensors = cadre_alloc_array((size_t)n, sizeof(*tensors));
-    for (int i = 0; tensors != NULL && i < n; i++) {
+    int most = model->layout.n_segments;
+    cadre_tensor *tensors = cadre_alloc_array((size_t)most, sizeof(*tensors));
+    *n = 0;
+    for (int i = 0; tensors != NULL && i < most; i++) {
         const cadre_segment *s = segment_at(model, i);
-        tensors[i] = (cadre_tensor){
+        if (plane != NULL && s->frozen) {
+            continue;
+        }
+        tensors[(*n)++] = (cadre_tensor){
             .name = s->name,
             .shape = s->shape,
             .n_dims = s->n_dims,
             .count = s->count,
-            .values = cadre_model_values(model, i),
+            .values = plane == NULL ? cadre_model_values(model, i)
+                                    : plane + s->offset,
         };
     }
     return tensors;
@@ -223,30 +231,43 @@ static cadre_status check_file_call(const cadre_model *model, const char *path)
     return CADRE_OK;
 }
 
-cadre_status cadre_model_save(const cadre_model *model, const char *path)
+cadre_status cadre_model_write_plane(
+    const cadre_model *model, float *plane, const char *path)
 {
-    CADRE_TRY(check_file_call(model, path));
-    cadre_tensor *tensors = tensors_of(model);
+    int n;
+    cadre_tensor *tensors = tensors_of(model, plane, &n);
     char *layout = cadre_layout_json(&model->layout);
     cadre_status status = CADRE_ERR_NO_MEMORY;
     if (tensors != NULL && layout != NULL) {
-        status = cadre_safetensors_write(
-            path, tensors, model->layout.n_segments, "cadre.layout", layout);
+        status =
+            cadre_safetensors_write(path, tensors, n, "cadre.layout", layout);
     }
     cadre_free(layout);
     cadre_free(tensors);
     return status;
 }
 
-cadre_status cadre_model_load(cadre_model *model, const char *path)
+cadre_status cadre_model_read_plane(
+    const cadre_model *model, float *plane, const char *path)
 {
-    CADRE_TRY(check_file_call(model, path));
-    cadre_tensor *tensors = tensors_of(model);
+    int n;
+    cadre_tensor *tensors = tensors_of(model, plane, &n);
     if (tensors == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
-    cadre_status status =
-        cadre_safetensors_read(path, tensors, model->layout.n_segments);
+    cadre_status status = cadre_safetensors_read(path, tensors, n);
     cadre_free(tensors);
     return status;
+}
+
+cadre_status cadre_model_save(const cadre_model *model, const char *path)
+{
+    CADRE_TRY(check_file_call(model, path));
+    return cadre_model_write_plane(model, NULL, path);
+}
+
+cadre_status cadre_model_load(cadre_model *model, const char *path)
+{
+    CADRE_TRY(check_file_call(model, path));
+    return cadre_model_read_plane(model, NULL, path);
 }

@@ -23,6 +23,17 @@ struct cadre_model {
 /** The values of a segment: in the plane, or the caller's memory. */
 float *cadre_model_values(const cadre_model *model, int segment);
 
+/**
+ * Writes the trainable segments of a plane over the layout to a safetensors
+ * file, or, with plane NULL, the values of all; as cadre_model_save().
+ */
+cadre_status cadre_model_write_plane(
+    const cadre_model *model, float *plane, const char *path);
+
+/** Reads what cadre_model_write_plane() wrote, as cadre_model_load(). */
+cadre_status cadre_model_read_plane(
+    const cadre_model *model, float *plane, const char *path);
+
 /** The sum of a segment's piece hashes. */
 uint64_t cadre_model_segment_hash(const cadre_model *model, int segment);
 

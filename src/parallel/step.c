@@ -12,7 +12,6 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/thread.h"
-#include "optim/schedule.h"
 #include "parallel/compare.h"
 #include <math.h>
 #include <stdio.h>
@@ -329,8 +328,7 @@ static float decide(
 {
     report->weight = all->weight;
     report->stop = all->stop;
-    report->lr =
-        cadre_schedule_constant(e->o.lr, e->o.warmup_steps, e->updates + 1);
+    report->lr = cadre_rate(&e->rate, e->updates + 1);
     report->skipped = all->weight == 0 || !all->finite;
     double total = (double)all->weight;
     if (report->skipped) {

@@ -11,8 +11,14 @@ cadre_update cadre_engine_begin_update(
 {
     engine->powers.beta1 *= engine->hyper.beta1;
     engine->powers.beta2 *= engine->hyper.beta2;
+    cadre_hyper no_decay = engine->hyper;
+    no_decay.weight_decay = 0.0;
     return (cadre_update){
-        .scalars = engine->optim->scalars(&engine->hyper, lr, &engine->powers),
+        .scalars =
+            {
+                engine->optim->scalars(&engine->hyper, lr, &engine->powers),
+                engine->optim->scalars(&no_decay, lr, &engine->powers),
+            },
         .scale = scale,
     };
 }
@@ -27,7 +33,7 @@ static void update_run(cadre_engine *e, const cadre_update *u,
         slots[i] = cadre_plane_at(&e->slots[i], s->unit, run->offset);
     }
     float *values = cadre_model_values(e->model, run->segment);
-    e->optim->update(&u->scalars, u->scale, grads, slots,
+    e->optim->update(&u->scalars[s->no_decay], u->scale, grads, slots,
         values + (run->offset - s->offset), run->count);
 }
 

@@ -195,14 +195,20 @@ cadre_status cadre_layout_add(cadre_layout *layout, const char *name,
     return CADRE_OK;
 }
 
+void cadre_layout_no_decay(cadre_layout *layout)
+{
+    CADRE_ASSERT(layout->n_segments > 0);
+    layout->segments[layout->n_segments - 1].no_decay = true;
+}
+
 uint64_t cadre_layout_hash(const cadre_layout *layout)
 {
     uint64_t hash = 0;
     for (int i = 0; i < layout->n_segments; i++) {
         const cadre_segment *s = &layout->segments[i];
         const char *unit = layout->units[s->unit].name;
-        uint64_t numbers[3] = {
-            s->offset, (uint64_t)s->n_dims, s->frozen ? 1 : 0};
+        uint64_t flags = (s->frozen ? 1u : 0u) | (s->no_decay ? 2u : 0u);
+        uint64_t numbers[3] = {s->offset, (uint64_t)s->n_dims, flags};
         // Each hash is the next one's seed.  Names with their final zero.
         hash = cadre_hash(s->name, strlen(s->name) + 1, hash);
         hash = cadre_hash(unit, strlen(unit) + 1, hash);

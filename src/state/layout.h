@@ -29,6 +29,7 @@ typedef struct cadre_segment {
     size_t count;  // elements
     int unit;
     bool frozen;
+    bool no_decay; // weight decay leaves it alone
 } cadre_segment;
 
 typedef struct cadre_layout {
@@ -51,6 +52,9 @@ void cadre_layout_fini(cadre_layout *layout);
  */
 cadre_status cadre_layout_add(cadre_layout *layout, const char *name,
     const char *unit, const int64_t *shape, int n_dims, bool frozen);
+
+/** Takes the last segment out of weight decay. */
+void cadre_layout_no_decay(cadre_layout *layout);
 
 /** A hash of all names, shapes, units and flags. */
 uint64_t cadre_layout_hash(const cadre_layout *layout);

@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "data/deal.h"
+#include "train/resume.h"
 #include "train/task.h"
 #include <inttypes.h>
 #include <string.h>
@@ -29,6 +30,11 @@ cadre_status cadre_config_check(
     CADRE_TRY(check_at_least("train.eval_every", config->eval_every, 0));
     CADRE_TRY(check_at_least("train.log_every", config->log_every, 1));
     CADRE_TRY(check_at_least("parallel.leaves", config->leaves, 0));
+    CADRE_TRY(check_at_least("optim.total_steps", config->total_steps, 0));
+    CADRE_TRY(check_at_least("optim.step_every", config->step_every,
+        config->schedule == CADRE_STEP ? 1 : 0));
+    CADRE_TRY(check_at_least("checkpoint.every", config->checkpoint_every, 0));
+    CADRE_TRY(check_at_least("checkpoint.keep", config->checkpoint_keep, 0));
     if (config->steps == 0 && config->epochs == 0) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "neither steps nor epochs are given: there is nothing to do");
@@ -75,6 +81,12 @@ cadre_status cadre_config_steps(const cadre_train_config *config,
             config->epochs);
     }
     *n_steps = config->steps > 0 ? config->steps : config->epochs * per_epoch;
+    if (config->resume[0] != '\0' && *n_steps <= config->resume_step) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "the checkpoint in '%s' has made %" PRId64 " steps, of %" PRId64
+            ": nothing is left to do; give more steps or epochs",
+            config->resume, config->resume_step, *n_steps);
+    }
     return CADRE_OK;
 }
 
@@ -91,6 +103,10 @@ cadre_status cadre_train_check(const cadre_train_config *config, int world_size)
     CADRE_TRY(cadre_task_data(recipe, config, CADRE_SPLIT_TRAIN, &data));
     int64_t n_steps;
     cadre_status status = cadre_config_steps(config, data, &n_steps);
+    if (status == CADRE_OK && config->resume[0] != '\0') {
+        const cadre_task task = {.recipe = recipe, .train = data};
+        status = cadre_resume_check(config, &task);
+    }
     cadre_dataset_close(data);
     return status;
 }

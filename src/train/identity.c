@@ -35,7 +35,7 @@ static void append(text *t, const char *format, ...)
     t->used += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room;
 }
 
-enum { MAX_KEYS = 24 };
+enum { MAX_KEYS = 32 };
 
 // The keys that may change bits, but for the leaves, as `cadre train --set` takes them.
 typedef struct key_list {
@@ -67,6 +67,21 @@ static void add_real(key_list *list, const char *name, double value)
     cadre_format_double(value, add(list, name));
 }
 
+// With the numbers that the schedule looks at.
+static void list_schedule(key_list *list, const cadre_train_config *c)
+{
+    static const char *const names[] = {"constant", "cosine", "linear", "step"};
+    add_text(list, "optim.schedule", names[c->schedule]);
+    add_int(list, "optim.warmup_steps", c->warmup_steps);
+    if (c->schedule == CADRE_COSINE || c->schedule == CADRE_LINEAR) {
+        add_int(list, "optim.total_steps", c->total_steps);
+        add_real(list, "optim.min_lr_factor", c->min_lr_factor);
+    } else if (c->schedule == CADRE_STEP) {
+        add_int(list, "optim.step_every", c->step_every);
+        add_real(list, "optim.step_factor", c->step_factor);
+    }
+}
+
 static void list_optimizer(key_list *list, const cadre_train_config *c)
 {
     bool adamw = c->optimizer == CADRE_ADAMW;
@@ -81,8 +96,9 @@ static void list_optimizer(key_list *list, const cadre_train_config *c)
         add_real(list, "optim.momentum", c->momentum);
     }
     add_real(list, "optim.clip", c->clip);
-    add_text(list, "optim.schedule", "constant");
-    add_int(list, "optim.warmup_steps", c->warmup_steps);
+    add_text(list, "optim.decay",
+        c->decay == CADRE_DECAY_WEIGHTS ? "weights" : "all");
+    list_schedule(list, c);
 }
 
 static key_list list_keys(const cadre_train_config *c, int n_leaves)
@@ -121,27 +137,94 @@ static bool is_ring(const cadre_train_config *config)
     return strcmp(config->order, "ring") == 0;
 }
 
+// A line for each thing, that begins with its name.
+static void describe(text *t, const cadre_train_config *config,
+    const cadre_task *task, int n_leaves)
+{
+    append(t, "numerics %d\n", NUMERICS_VERSION);
+    append(t, "compute %s %s\n", cadre_compute_version(), cadre_compute_isa());
+    if (task != NULL) {
+        append(t, "data %s %016" PRIx64 " %" PRId64 "\n", task->recipe->dataset,
+            task->train->content_hash, task->train->n_samples);
+        describe_model(t, task);
+    }
+    append(t, "leaves %d\n", n_leaves);
+    append(t, "parallel.order %s\n", config->order);
+    key_list list = list_keys(config, n_leaves);
+    for (int i = 0; i < list.n; i++) {
+        append(t, "%s %s\n", list.keys[i].name, list.keys[i].value);
+    }
+}
+
+char *cadre_identity_text(
+    const cadre_train_config *config, const cadre_task *task, int n_leaves)
+{
+    text t = {.data = cadre_alloc(TEXT_BYTES)};
+    if (t.data != NULL) {
+        describe(&t, config, task, n_leaves);
+    }
+    return t.data;
+}
+
 uint64_t cadre_identity_hash(const cadre_train_config *config,
     const cadre_task *task, const cadre_dealing *dealing)
 {
-    const int n_leaves = dealing->n_leaves;
     char buffer[TEXT_BYTES];
     text t = {.data = buffer};
-    append(&t, "numerics %d\n", NUMERICS_VERSION);
-    append(&t, "compute %s %s\n", cadre_compute_version(), cadre_compute_isa());
-    append(&t, "data %s %016" PRIx64 " %" PRId64 "\n", task->recipe->dataset,
-        task->train->content_hash, task->train->n_samples);
-    describe_model(&t, task);
-    append(&t, "leaves %d\n", n_leaves);
+    describe(&t, config, task, dealing->n_leaves);
     if (is_ring(config)) {
         append(&t, "ring of %d, blocks of %d\n", dealing->world_size,
             dealing->block);
     }
-    key_list list = list_keys(config, n_leaves);
-    for (int i = 0; i < list.n; i++) {
-        append(&t, "%s %s\n", list.keys[i].name, list.keys[i].value);
-    }
     return cadre_hash(buffer, t.used, 0);
+}
+
+// The line of a text that begins with these bytes; NULL if there is none.
+static const char *find_line(
+    const char *lines, const char *begin, size_t nbytes)
+{
+    while (strncmp(lines, begin, nbytes) != 0) {
+        lines = strchr(lines, '\n');
+        if (lines == NULL) {
+            return NULL;
+        }
+        lines++;
+    }
+    return lines;
+}
+
+// What kind of host computes, and not what the user asked for.
+static bool is_of_host(const char *line)
+{
+    return strncmp(line, "numerics ", 9) == 0 ||
+           strncmp(line, "compute ", 8) == 0;
+}
+
+static cadre_status name_difference(
+    const char *line, size_t name_bytes, const char *kept)
+{
+    const char *there = find_line(kept, line, name_bytes + 1);
+    const char *ours = line + name_bytes + 1;
+    const char *theirs = there == NULL ? "missing" : there + name_bytes + 1;
+    return cadre_fail(CADRE_ERR_INVALID_ARG,
+        "%.*s is %.*s, but in the run that is resumed it is %.*s: go on with "
+        "the same",
+        (int)name_bytes, line, (int)strcspn(ours, "\n"), ours,
+        (int)strcspn(theirs, "\n"), theirs);
+}
+
+cadre_status cadre_identity_compare(
+    const char *ours, const char *kept, bool any_host)
+{
+    while (*ours != '\0') {
+        size_t nbytes = strcspn(ours, "\n") + 1;
+        if (find_line(kept, ours, nbytes) == NULL &&
+            !(any_host && is_of_host(ours))) {
+            return name_difference(ours, strcspn(ours, " "), kept);
+        }
+        ours += nbytes;
+    }
+    return CADRE_OK;
 }
 
 enum { CLAIM_WORDS = sizeof(cadre_claim) / sizeof(int64_t) };

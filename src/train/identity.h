@@ -20,6 +20,22 @@
 uint64_t cadre_identity_hash(const cadre_train_config *config,
     const cadre_task *task, const cadre_dealing *dealing);
 
+/**
+ * What is hashed, in lines that begin with a name, in new memory for
+ * cadre_free(); NULL without memory.  task NULL: without data and model.
+ */
+char *cadre_identity_text(
+    const cadre_train_config *config, const cadre_task *task, int n_leaves);
+
+/**
+ * Looks for each line of ours among those kept by a checkpoint; any_host:
+ * instruction set and versions may differ.
+ *
+ * Errors: CADRE_ERR_INVALID_ARG  names the first that differs
+ */
+cadre_status cadre_identity_compare(
+    const char *ours, const char *kept, bool any_host);
+
 /** What a rank is about to do.  What it will not do is 0, on all ranks. */
 typedef struct cadre_claim {
     uint64_t identity;    // of a run

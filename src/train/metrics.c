@@ -8,13 +8,16 @@
 #include "train/values.h"
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
 
 struct cadre_metrics {
     FILE *stream;
     char *path;
 };
 
-cadre_status cadre_metrics_open(const char *folder, cadre_metrics **out)
+static cadre_status open_as(
+    const char *folder, const char *how, cadre_metrics **out)
 {
     CADRE_TRY(cadre_make_folders(folder));
     cadre_metrics *m = cadre_alloc(sizeof(*m));
@@ -24,7 +27,7 @@ cadre_status cadre_metrics_open(const char *folder, cadre_metrics **out)
     cadre_status status = CADRE_ERR_NO_MEMORY;
     m->path = cadre_path_join(folder, "metrics.jsonl");
     if (m->path != NULL) {
-        m->stream = fopen(m->path, "we");
+        m->stream = fopen(m->path, how);
         status = m->stream != NULL ? CADRE_OK
                                    : cadre_fail_errno(CADRE_ERR_IO, errno,
                                          "cannot write '%s'", m->path);
@@ -35,6 +38,91 @@ cadre_status cadre_metrics_open(const char *folder, cadre_metrics **out)
     }
     *out = m;
     return CADRE_OK;
+}
+
+cadre_status cadre_metrics_open(const char *folder, cadre_metrics **out)
+{
+    return open_as(folder, "we", out);
+}
+
+// The step of a line, or -1 if it is none.
+static int64_t step_of(const char *line, size_t nbytes)
+{
+    json_t *object = json_loadb(line, nbytes, 0, NULL);
+    const json_t *step = json_object_get(object, "step");
+    int64_t number = json_is_integer(step) ? json_integer_value(step) : -1;
+    json_decref(object);
+    return number;
+}
+
+// Copies the whole lines of steps up to n_steps, in their order.
+static void copy_lines(
+    const char *text, size_t nbytes, int64_t n_steps, FILE *to)
+{
+    int64_t before = 0;
+    const char *end;
+    while (nbytes > 0 && (end = memchr(text, '\n', nbytes)) != NULL) {
+        size_t line_bytes = (size_t)(end - text) + 1;
+        int64_t step = step_of(text, line_bytes);
+        if (step > before && step <= n_steps) {
+            // What fails here is seen again, and reported, by commit.
+            (void)fwrite(text, 1, line_bytes, to);
+            before = step;
+        }
+        text += line_bytes;
+        nbytes -= line_bytes;
+    }
+}
+
+// The file's bytes, for cadre_free(); a file that is not there has none.
+static cadre_status read_all(const char *path, char **text, size_t *nbytes)
+{
+    FILE *stream = fopen(path, "re");
+    if (stream == NULL && errno == ENOENT) {
+        *text = NULL;
+        *nbytes = 0;
+        return CADRE_OK;
+    }
+    struct stat about;
+    if (stream == NULL || fstat(fileno(stream), &about) != 0) {
+        int error = errno;
+        if (stream != NULL) {
+            fclose(stream);
+        }
+        return cadre_fail_errno(CADRE_ERR_IO, error, "cannot read '%s'", path);
+    }
+    *text = cadre_alloc((size_t)about.st_size);
+    *nbytes =
+        *text == NULL ? 0 : fread(*text, 1, (size_t)about.st_size, stream);
+    fclose(stream);
+    return *text == NULL ? CADRE_ERR_NO_MEMORY : CADRE_OK;
+}
+
+static cadre_status cut(const char *path, int64_t n_steps)
+{
+    char *text;
+    size_t nbytes;
+    CADRE_TRY(read_all(path, &text, &nbytes));
+    cadre_new_file file;
+    cadre_status status = cadre_new_file_open(path, &file);
+    if (status == CADRE_OK) {
+        copy_lines(text, nbytes, n_steps, file.stream);
+        status = cadre_new_file_commit(&file);
+    }
+    cadre_free(text);
+    return status;
+}
+
+cadre_status cadre_metrics_resume(
+    const char *folder, int64_t n_steps, cadre_metrics **out)
+{
+    char *path = cadre_path_join(folder, "metrics.jsonl");
+    if (path == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    cadre_status status = cut(path, n_steps);
+    cadre_free(path);
+    return status != CADRE_OK ? status : open_as(folder, "ae", out);
 }
 
 void cadre_metrics_close(cadre_metrics *metrics)
@@ -69,6 +157,12 @@ static json_t *make_line(const cadre_metrics_line *line)
     if (line->params_hash != NULL) {
         failed |= json_object_set_new(
             o, "params_hash", cadre_json_hash(*line->params_hash));
+    }
+    if (line->new_identity != NULL) {
+        failed |= json_object_set_new(
+            o, "identity", cadre_json_hash(line->new_identity->hash));
+        failed |= json_object_set_new(
+            o, "leaves", json_integer(line->new_identity->leaves));
     }
     if (failed != 0) {
         json_decref(o);

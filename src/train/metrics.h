@@ -12,12 +12,19 @@
 
 typedef struct cadre_metrics cadre_metrics;
 
+typedef struct cadre_new_identity {
+    uint64_t hash;
+    int leaves;
+} cadre_new_identity;
+
 typedef struct cadre_metrics_line {
     const cadre_step_report *report;
     double step_ms;
     double samples_per_second;
     const cadre_eval_result *eval; // of this step's parameters; or NULL
     const uint64_t *params_hash;   // or NULL
+    // Where a new identity begins, else NULL.
+    const cadre_new_identity *new_identity;
 } cadre_metrics_line;
 
 /**
@@ -26,6 +33,15 @@ typedef struct cadre_metrics_line {
  * Errors: CADRE_ERR_IO, CADRE_ERR_NO_MEMORY
  */
 cadre_status cadre_metrics_open(const char *folder, cadre_metrics **out);
+
+/**
+ * Goes on with the file of a run of which n_steps count: lines of later steps,
+ * and what is no line, are left out.
+ *
+ * Errors: as above
+ */
+cadre_status cadre_metrics_resume(
+    const char *folder, int64_t n_steps, cadre_metrics **out);
 void cadre_metrics_close(cadre_metrics *metrics); // NULL is allowed
 
 /** Errors: CADRE_ERR_IO, CADRE_ERR_NO_MEMORY */

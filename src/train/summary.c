@@ -33,7 +33,8 @@ static int64_t peak_rss_bytes(void)
 static void measure(const cadre_outcome *o, int64_t words[N_WORDS])
 {
     const cadre_tally *t = o->tally;
-    int64_t n_steps = t->n_steps > 0 ? t->n_steps : 1;
+    int64_t n_made = t->n_steps - t->n_before;
+    int64_t n_steps = n_made > 0 ? n_made : 1;
     words[BYTES_SENT] = (int64_t)t->bytes_sent / n_steps;
     words[OVERHEAD_BYTES] = (int64_t)t->overhead_bytes / n_steps;
     words[PEAK_RSS_BYTES] = peak_rss_bytes();
@@ -173,8 +174,10 @@ static json_t *make_object(const cadre_outcome *o, const int64_t words[N_WORDS])
     json_t *result = make_result(o, words);
     json_t *speed = make_speed(o, words);
     const cadre_dealing dealing = dealing_of(o);
-    char *command =
-        cadre_identity_command(o->config, &dealing, o->tally->n_steps);
+    // No one command makes the steps of two identities.
+    char *command = o->identity_since > 0 ? NULL
+                                          : cadre_identity_command(o->config,
+                                                &dealing, o->tally->n_steps);
     // A path that is no UTF-8 cannot stand in a JSON file.
     json_t *reproduce = command == NULL ? NULL : json_string(command);
     int failed = json_object_update(object, result);

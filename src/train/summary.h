@@ -20,6 +20,7 @@ typedef struct cadre_outcome {
     cadre_tally *tally;
     int64_t wall_ns;
     int stopped_by;                // a signal, or 0
+    int64_t identity_since;        // the step after which the identity began
     const cadre_eval_result *eval; // or NULL
     bool replicas_equal;
 } cadre_outcome;

@@ -29,6 +29,30 @@ void cadre_tally_fini(cadre_tally *tally)
     *tally = (cadre_tally){0};
 }
 
+void cadre_tally_resume(cadre_tally *tally, int64_t n_steps, int64_t n_skipped,
+    const double *losses, int n_losses)
+{
+    tally->n_steps = n_steps;
+    tally->n_before = n_steps;
+    tally->n_skipped = n_skipped;
+    for (int i = 0; i < n_losses; i++) {
+        tally->losses[(n_steps - n_losses + i) % CADRE_TALLY_LOSSES] =
+            losses[i];
+    }
+}
+
+int cadre_tally_losses(
+    const cadre_tally *tally, double losses[CADRE_TALLY_LOSSES])
+{
+    int n = tally->n_steps < CADRE_TALLY_LOSSES ? (int)tally->n_steps
+                                                : (int)CADRE_TALLY_LOSSES;
+    for (int i = 0; i < n; i++) {
+        losses[i] =
+            tally->losses[(tally->n_steps - n + i) % CADRE_TALLY_LOSSES];
+    }
+    return n;
+}
+
 void cadre_tally_add(
     cadre_tally *tally, const cadre_step_report *report, int64_t step_ns)
 {
@@ -37,7 +61,7 @@ void cadre_tally_add(
     tally->n_skipped += report->skipped;
     tally->bytes_sent += report->bytes_sent;
     tally->overhead_bytes += report->overhead_bytes;
-    if (tally->n_steps <= WARM_UP_STEPS) {
+    if (tally->n_steps - tally->n_before <= WARM_UP_STEPS) {
         return;
     }
     tally->window[tally->n_measured % tally->window_steps] =
@@ -50,16 +74,16 @@ void cadre_tally_add(
 
 double cadre_tally_loss(const cadre_tally *tally)
 {
-    int64_t n = tally->n_steps < CADRE_TALLY_LOSSES ? tally->n_steps
-                                                    : CADRE_TALLY_LOSSES;
+    double losses[CADRE_TALLY_LOSSES];
+    int n = cadre_tally_losses(tally, losses);
     if (n == 0) {
         return (double)NAN;
     }
     double sum = 0;
-    for (int64_t i = tally->n_steps - n; i < tally->n_steps; i++) {
-        sum += tally->losses[i % CADRE_TALLY_LOSSES];
+    for (int i = 0; i < n; i++) {
+        sum += losses[i];
     }
-    return sum / (double)n;
+    return sum / n;
 }
 
 double cadre_tally_samples_per_second(const cadre_tally *tally)

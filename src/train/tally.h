@@ -17,6 +17,7 @@ enum { CADRE_TALLY_LOSSES = 10 };
 
 typedef struct cadre_tally {
     int64_t n_steps;
+    int64_t n_before; // of these: made before the run was resumed
     int64_t n_skipped;
     double losses[CADRE_TALLY_LOSSES]; // of the last steps, in a ring
     uint64_t bytes_sent;               // in all steps
@@ -34,6 +35,14 @@ typedef struct cadre_tally {
 /** For a run of n_steps.  Errors: CADRE_ERR_NO_MEMORY */
 cadre_status cadre_tally_init(cadre_tally *tally, int64_t n_steps);
 void cadre_tally_fini(cadre_tally *tally);
+
+/** Takes over from before: the losses of the last steps, oldest first. */
+void cadre_tally_resume(cadre_tally *tally, int64_t n_steps, int64_t n_skipped,
+    const double *losses, int n_losses);
+
+/** Writes the losses of the last steps, oldest first; returns their number. */
+int cadre_tally_losses(
+    const cadre_tally *tally, double losses[CADRE_TALLY_LOSSES]);
 
 void cadre_tally_add(
     cadre_tally *tally, const cadre_step_report *report, int64_t step_ns);

@@ -22,7 +22,8 @@ static cadre_status open_data(
     return cadre_task_data(task->recipe, config, CADRE_SPLIT_TEST, &task->test);
 }
 
-static cadre_status lay_out(cadre_group *world, cadre_task *task)
+static cadre_status lay_out(
+    cadre_group *world, cadre_decay decay, cadre_task *task)
 {
     const cadre_dataset *data = task->test;
     const cadre_shape sample = {data->channels, data->height, data->width, 1};
@@ -34,9 +35,11 @@ static cadre_status lay_out(cadre_group *world, cadre_task *task)
     int n_params = cadre_net_param_count(task->net);
     for (int i = 0; i < n_params; i++) {
         const cadre_net_param *p = cadre_net_param_at(task->net, i);
+        const cadre_param_options options = {
+            .no_decay = decay == CADRE_DECAY_WEIGHTS && p->n_dims == 1};
         int index;
         CADRE_TRY(cadre_model_add(
-            task->model, p->name, p->shape, p->n_dims, NULL, &index));
+            task->model, p->name, p->shape, p->n_dims, &options, &index));
     }
     CADRE_TRY(cadre_model_seal(task->model));
 
@@ -55,7 +58,7 @@ static cadre_status open_all(cadre_group *world,
 {
     CADRE_TRY(cadre_recipe_find(config->recipe, &task->recipe));
     CADRE_TRY(open_data(config, training, task));
-    CADRE_TRY(lay_out(world, task));
+    CADRE_TRY(lay_out(world, config->decay, task));
     int n_params = training ? cadre_net_param_count(task->net) : 0;
     for (int i = 0; i < n_params; i++) {
         cadre_net_initialize(

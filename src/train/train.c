@@ -10,26 +10,34 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "data/loader.h"
+#include "parallel/verdict.h"
 #include "state/leaf.h"
 #include "train/config.h"
 #include "train/evaluate.h"
 #include "train/identity.h"
 #include "train/metrics.h"
+#include "train/passes.h"
+#include "train/resume.h"
+#include "train/save.h"
 #include "train/summary.h"
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 // Bits of a request to stop, as the engine carries them to all ranks.
 enum { STOP_INTERRUPT = 1, STOP_TERMINATE = 2 };
 
 typedef struct run {
     cadre_group *world;
-    const cadre_train_config *config;
+    const cadre_train_config *config; // settled
+    cadre_train_config settled;       // with what a checkpoint decides
     const cadre_train_hooks *hooks;
     int64_t began_ns;
     int64_t n_steps;
+    uint64_t identity;
+    cadre_resume_point resume; // where the run goes on, if it does
     cadre_task task;
     cadre_engine *engine;
     cadre_crew *crew;
@@ -68,56 +76,12 @@ static cadre_status create_engine(run *r)
         .clip = c->clip,
         .schedule = c->schedule,
         .warmup_steps = c->warmup_steps,
+        .total_steps = c->total_steps,
+        .min_lr_factor = c->min_lr_factor,
+        .step_every = c->step_every,
+        .step_factor = hyper(c->step_factor),
     };
     return cadre_engine_create(r->task.model, &options, &r->engine);
-}
-
-enum { MAX_SIZES = 8 };
-
-typedef struct size_list {
-    int n;
-    int64_t sizes[MAX_SIZES];
-} size_list;
-
-static void add_size(size_list *list, int64_t n_samples)
-{
-    for (int i = 0; i < list->n; i++) {
-        if (list->sizes[i] == n_samples) {
-            return;
-        }
-    }
-    if (n_samples > 0) {
-        list->sizes[list->n++] = n_samples;
-    }
-}
-
-// The passes of one leaf: whole ones, and what is left.
-static void add_leaf_sizes(size_list *list, int64_t leaf, int64_t micro_batch)
-{
-    if (micro_batch == 0 || micro_batch >= leaf) {
-        add_size(list, leaf);
-        return;
-    }
-    add_size(list, micro_batch);
-    add_size(list, leaf % micro_batch);
-}
-
-// Every number of samples that a pass can have: leaves of a batch differ by
-// one, and an epoch may end with a short batch.
-static size_list list_sizes(const run *r, int n_leaves)
-{
-    const cadre_train_config *c = r->config;
-    size_list list = {0};
-    const int64_t batches[] = {c->global_batch,
-        c->data_drop_last ? 0 : r->task.train->n_samples % c->global_batch};
-    for (int i = 0; i < 2; i++) {
-        int64_t least = batches[i] / n_leaves;
-        add_leaf_sizes(&list, least, c->micro_batch);
-        if (batches[i] % n_leaves != 0) {
-            add_leaf_sizes(&list, least + 1, c->micro_batch);
-        }
-    }
-    return list;
 }
 
 // What is run, and what the number of leaves costs on this number of ranks.
@@ -157,7 +121,8 @@ static cadre_status create_loader(run *r)
         .seed = c->seed,
         .global_batch = c->global_batch,
         .drop_last = c->data_drop_last,
-        .n_steps = r->n_steps,
+        .first_step = c->resume_step,
+        .n_steps = r->n_steps - c->resume_step,
         .n_leaves = dealing.n_leaves,
         .block = dealing.block,
         .rank = cadre_rank(r->world),
@@ -177,36 +142,97 @@ static cadre_status check_order(const run *r)
                      r->config->order, order);
 }
 
-static cadre_status set_up(run *r)
+static bool is_resumed(const run *r)
 {
-    const cadre_train_config *c = r->config;
+    return r->config->resume[0] != '\0';
+}
+
+// What the configuration leaves open: a checkpoint's leaves, and how long the
+// schedule is.
+static cadre_status settle(run *r)
+{
+    cadre_train_config *c = &r->settled;
+    if (is_resumed(r)) {
+        CADRE_TRY(cadre_resume_open(r->world, c, &r->resume));
+    }
     CADRE_TRY(cadre_config_check(c, cadre_world_size(r->world)));
     CADRE_TRY(check_order(r));
     CADRE_TRY(cadre_task_open(r->world, c, true, &r->task));
     CADRE_TRY(cadre_config_steps(c, r->task.train, &r->n_steps));
+    bool falls = c->schedule == CADRE_COSINE || c->schedule == CADRE_LINEAR;
+    if (falls && c->total_steps == 0) {
+        c->total_steps = r->n_steps;
+    }
+    return CADRE_OK;
+}
+
+static cadre_status resume(run *r)
+{
+    if (!is_resumed(r)) {
+        return CADRE_OK;
+    }
+    cadre_note *note = &r->resume.note;
+    CADRE_TRY(cadre_resume_load(
+        r->world, r->config, &r->task, r->engine, &r->resume));
+    cadre_tally_resume(&r->tally, r->config->resume_step, note->n_skipped,
+        note->losses, note->n_losses);
+    if (note->identity != r->identity) {
+        note->identity_since = r->config->resume_step;
+    }
+    if (note->identity != r->identity && cadre_rank(r->world) == 0) {
+        cadre_log(CADRE_LOG_WARN, "train",
+            "a new identity begins after step %" PRId64
+            ": the bits are no longer those of one run",
+            note->identity_since);
+    }
+    return CADRE_OK;
+}
+
+// On rank 0.  A run that goes on is no longer a whole one.
+static cadre_status open_files(run *r)
+{
+    const char *folder = r->config->out;
+    if (!is_resumed(r)) {
+        return cadre_metrics_open(folder, &r->metrics);
+    }
+    char *path = cadre_path_join(folder, "summary.json");
+    if (path == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    (void)unlink(path);
+    cadre_free(path);
+    return cadre_metrics_resume(folder, r->config->resume_step, &r->metrics);
+}
+
+static cadre_status set_up(run *r)
+{
+    const cadre_train_config *c = r->config;
+    CADRE_TRY(settle(r));
     CADRE_TRY(create_engine(r));
     const cadre_dealing dealing = dealing_of(r);
+    r->identity = cadre_identity_hash(c, &r->task, &dealing);
     const cadre_claim claim = {
-        .identity = cadre_identity_hash(c, &r->task, &dealing),
+        .identity = r->identity,
         .n_steps = r->n_steps,
         .test_hash = r->task.test->content_hash,
         .n_test = r->task.test->n_samples,
     };
     CADRE_TRY(cadre_claim_compare(r->world, &claim));
     CADRE_TRY(create_loader(r));
-    size_list list = list_sizes(r, dealing.n_leaves);
+    cadre_pass_sizes list =
+        cadre_pass_sizes_of(c, r->task.train->n_samples, dealing.n_leaves);
     CADRE_TRY(cadre_crew_create(
         r->task.net, c->threads, list.sizes, list.n, &r->crew));
     CADRE_TRY(cadre_tally_init(&r->tally, r->n_steps));
-    if (cadre_rank(r->world) == 0 && c->out[0] != '\0') {
-        return cadre_metrics_open(c->out, &r->metrics);
-    }
-    return CADRE_OK;
+    CADRE_TRY(resume(r));
+    bool writes = cadre_rank(r->world) == 0 && c->out[0] != '\0';
+    return cadre_share_verdict(r->world, writes ? open_files(r) : CADRE_OK);
 }
 
 static void tear_down(run *r)
 {
     cadre_metrics_close(r->metrics);
+    cadre_resume_close(&r->resume);
     cadre_tally_fini(&r->tally);
     cadre_crew_destroy(r->crew);
     cadre_loader_destroy(r->loader);
@@ -338,7 +364,12 @@ static void show(const run *r, const step_view *s)
 
 static cadre_status log_step(const run *r, const step_view *s)
 {
-    bool wanted = s->report.step % r->config->log_every == 0;
+    // The first step of a new identity says so.
+    int64_t since = r->resume.note.identity_since;
+    bool begins = since > 0 && s->report.step == since + 1;
+    const cadre_new_identity identity = {
+        .hash = r->identity, .leaves = cadre_leaf_count(r->engine)};
+    bool wanted = begins || s->report.step % r->config->log_every == 0;
     if (r->metrics == NULL || !(wanted || s->evaluated || s->last)) {
         return CADRE_OK;
     }
@@ -350,6 +381,7 @@ static cadre_status log_step(const run *r, const step_view *s)
         .samples_per_second = samples_per_second(s),
         .eval = s->evaluated ? &r->eval : NULL,
         .params_hash = hashed ? &hash : NULL,
+        .new_identity = begins ? &identity : NULL,
     };
     return cadre_metrics_write(r->metrics, &line);
 }
@@ -363,11 +395,33 @@ static cadre_status evaluate(run *r, step_view *s)
     return CADRE_OK;
 }
 
+static cadre_status save_checkpoint(const run *r)
+{
+    const cadre_save save = {
+        .world = r->world,
+        .config = r->config,
+        .task = &r->task,
+        .engine = r->engine,
+        .tally = &r->tally,
+        .identity = r->identity,
+        .identity_since = r->resume.note.identity_since,
+    };
+    return cadre_save_checkpoint(&save);
+}
+
+static bool saves(const run *r, const step_view *s)
+{
+    int64_t every = r->config->checkpoint_every;
+    return r->config->out[0] != '\0' &&
+           (s->last || (every > 0 && s->report.step % every == 0));
+}
+
 static cadre_status run_steps(run *r)
 {
     int64_t every = r->config->eval_every;
     int64_t mark = cadre_now_ns();
-    for (int64_t step = 1; step <= r->n_steps && r->stopped_by == 0; step++) {
+    for (int64_t step = r->config->resume_step + 1;
+         step <= r->n_steps && r->stopped_by == 0; step++) {
         step_view s = {0};
         CADRE_TRY(run_step(r, &s.report));
         int64_t now = cadre_now_ns();
@@ -386,6 +440,10 @@ static cadre_status run_steps(run *r)
             mark = cadre_now_ns();
         }
         CADRE_TRY(log_step(r, &s));
+        if (saves(r, &s)) {
+            CADRE_TRY(save_checkpoint(r));
+            mark = cadre_now_ns();
+        }
     }
     return CADRE_OK;
 }
@@ -434,19 +492,15 @@ static cadre_status finish(run *r, cadre_train_summary *out)
         .tally = &r->tally,
         .wall_ns = cadre_now_ns() - r->began_ns,
         .stopped_by = r->stopped_by,
+        .identity_since = r->resume.note.identity_since,
         .eval = r->evaluated ? &r->eval : NULL,
         .replicas_equal = replicas_equal,
     };
     char *json;
     CADRE_TRY(cadre_summary_make(&outcome, &json));
-    cadre_status status = CADRE_OK;
-    if (r->metrics != NULL) {
-        status = write_files(r, json);
-    }
     // All ranks leave together, when the files are there.
-    if (status == CADRE_OK) {
-        status = cadre_barrier(r->world, NULL);
-    }
+    cadre_status status = cadre_share_verdict(
+        r->world, r->metrics != NULL ? write_files(r, json) : CADRE_OK);
     if (status != CADRE_OK) {
         cadre_free(json);
         return status;
@@ -472,10 +526,11 @@ cadre_status cadre_train(cadre_group *world, const cadre_train_config *config,
     static const cadre_train_hooks nobody;
     run r = {
         .world = world,
-        .config = config,
+        .settled = *config,
         .hooks = hooks == NULL ? &nobody : hooks,
         .began_ns = cadre_now_ns(),
     };
+    r.config = &r.settled;
     cadre_thread_plain_floats();
     cadre_status status = set_up(&r);
     if (status == CADRE_OK) {

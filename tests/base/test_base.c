@@ -68,6 +68,20 @@ static void memory_is_zeroed_aligned_and_checked(void **state)
     cadre_free(third);
 }
 
+static void hashes_are_sixteen_digits(void **state)
+{
+    (void)state;
+    uint64_t h = 0;
+    assert_true(cadre_parse_hash("fedcba9876543210", &h));
+    assert_true(h == 0xfedcba9876543210u);
+    static const char *const bad[] = {"", "0", "fedcba987654321",
+        "fedcba98765432100", "FEDCBA9876543210", "+edcba9876543210",
+        "0xdcba9876543210", "fedcba987654321 "};
+    for (size_t k = 0; k < sizeof(bad) / sizeof(bad[0]); k++) {
+        assert_false(cadre_parse_hash(bad[k], &h));
+    }
+}
+
 static void numbers_are_all_or_nothing(void **state)
 {
     (void)state;
@@ -223,6 +237,7 @@ static void deadlines_round_up_and_saturate(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hashes_are_sixteen_digits),
         cmocka_unit_test(a_failure_keeps_its_sentence),
         cmocka_unit_test(memory_is_zeroed_aligned_and_checked),
         cmocka_unit_test(numbers_are_all_or_nothing),

@@ -73,7 +73,7 @@ class Train(harness.CommandTest):
         self.assertEqual(lines[-1]["params_hash"], summary["params_hash"])
         self.assertEqual(lines[-1]["eval_loss"], summary["eval"]["loss"])
         names = sorted(path.name for path in out.iterdir())
-        self.assertEqual(names, ["config.yaml", "metrics.jsonl",
+        self.assertEqual(names, ["checkpoints", "config.yaml", "metrics.jsonl",
                                  "model.safetensors", "summary.json"])
 
     def test_the_loss_falls_and_is_the_mean_of_the_last_ten(self):
@@ -213,6 +213,109 @@ class Train(harness.CommandTest):
                           "train.global_batch=64", "train.micro_batch=1"):
             _, other = self.train("--set", different, steps=1)
             self.assertNotEqual(other["identity"], first["identity"])
+
+    def test_evaluation_during_training(self):
+        keys = ("--set", "parallel.leaves=4", "--set", "train.log_every=7")
+        _, plain = self.train(*keys)
+        found = []
+        for n in ("1", "3"):
+            out, summary = self.train("-n", n, *keys, "--set",
+                                      "train.eval_every=6")
+            # It changes nothing that is trained.
+            self.assertEqual(summary["params_hash"], plain["params_hash"])
+            lines = metrics_of(out)
+            self.assertEqual([line["step"] for line in lines],
+                             [6, 7, 12, 14, 18, 20])
+            evaluated = [line for line in lines if "eval_loss" in line]
+            self.assertEqual([line["step"] for line in evaluated],
+                             [6, 12, 18, 20])
+            for line in evaluated:
+                self.assertRegex(line["params_hash"], "^[0-9a-f]{16}$")
+                self.assertTrue(0 <= line["eval_accuracy"] <= 1)
+            found.append([(line["eval_loss"], line["eval_accuracy"],
+                           line["params_hash"]) for line in evaluated])
+            # The hash is that of the parameters at that step.
+            _, part = self.train(*keys, steps=12)
+            self.assertEqual(found[-1][1][2], part["params_hash"])
+            self.assertEqual(found[-1][1][0], part["eval"]["loss"])
+        self.assertEqual(found[0], found[1])
+
+    def test_micro_batches_are_the_same_on_any_number_of_ranks(self):
+        hashes = set()
+        for n, threads in ((1, 1), (2, 1), (3, 2), (6, 1)):
+            _, summary = self.train(
+                "-n", n, "--threads", threads, "--set", "parallel.leaves=6",
+                "--set", "train.global_batch=100", "--set",
+                "train.micro_batch=5", "--set", "train.eval_every=7")
+            hashes.add(summary["params_hash"])
+        self.assertEqual(len(hashes), 1)
+        # Accumulated in passes, a leaf's gradient is the whole leaf's but for
+        # rounding.
+        out, summary = self.train("--set", "parallel.leaves=6", "--set",
+                                  "train.global_batch=100", steps=1)
+        small, other = self.train(
+            "--set", "parallel.leaves=6", "--set", "train.global_batch=100",
+            "--set", "train.micro_batch=5", steps=1)
+        one, two = metrics_of(out)[0], metrics_of(small)[0]
+        self.assertNotEqual(summary["identity"], other["identity"])
+        self.assertTrue(math.isclose(one["grad_norm"], two["grad_norm"],
+                                     rel_tol=1e-5))
+
+    def rates(self, *keys, steps=12):
+        out, _ = self.train("-n", "2", "--set", "train.log_every=1", "--set",
+                            "optim.warmup_steps=2", "--set", "optim.lr=0.01",
+                            *keys, steps=steps)
+        return [line["lr"] for line in metrics_of(out)]
+
+    def check_rates(self, found, wanted):
+        self.assertEqual(len(found), len(wanted))
+        for ours, theirs in zip(found, wanted):
+            self.assertTrue(math.isclose(ours, theirs, rel_tol=1e-12,
+                                         abs_tol=1e-18), (ours, theirs))
+
+    def test_schedules_have_the_rates_they_say(self):
+        rise = [0.005, 0.01]
+        self.check_rates(
+            self.rates("--set", "optim.schedule=cosine"),
+            rise + [0.005 * (1 + math.cos(math.pi * i / 10))
+                    for i in range(10)])
+        self.check_rates(
+            self.rates("--set", "optim.schedule=linear", "--set",
+                       "optim.min_lr_factor=0.5", "--set",
+                       "optim.total_steps=7"),
+            rise + [0.01 - 0.001 * i for i in range(5)] + [0.005] * 5)
+        self.check_rates(
+            self.rates("--set", "optim.schedule=step", "--set",
+                       "optim.step_every=4"),
+            rise + [0.01] * 4 + [0.001] * 4 + [0.0001] * 2)
+        self.refused(2, "optim.step_every is 0, at least 1", "train",
+                     "mlp-fashion", "--set", "optim.schedule=step")
+
+    def test_decay_of_weights_alone(self):
+        keys = ("--set", "parallel.leaves=4", "--set",
+                "optim.weight_decay=0.5", "--set", "optim.warmup_steps=0",
+                "--set", "optim.lr=0.01")
+        _, everything = self.train(*keys)
+        hashes = set()
+        for n in ("1", "3"):
+            _, summary = self.train("-n", n, *keys, "--set",
+                                    "optim.decay=weights")
+            hashes.add(summary["params_hash"])
+            self.assertIn("optim.decay=weights", summary["reproduce"])
+        self.assertEqual(len(hashes), 1)
+        self.assertNotEqual(hashes, {everything["params_hash"]})
+        self.assertNotEqual(summary["identity"], everything["identity"])
+
+    def test_the_command_that_reproduces_keeps_the_whole_schedule(self):
+        out, summary = self.train("--set", "optim.schedule=cosine", "--set",
+                                  "optim.total_steps=40")
+        _, *arguments = shlex.split(summary["reproduce"])
+        again = self.new_out()
+        done = self.cadre(*arguments, "--out", again)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        other = json.loads((again / "summary.json").read_text())
+        self.assertEqual(other["params_hash"], summary["params_hash"])
+        self.assertEqual(other["identity"], summary["identity"])
 
     def test_json_and_quiet(self):
         out = self.new_out()

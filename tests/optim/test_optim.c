@@ -5,7 +5,6 @@
 
 #include "base/random.h"
 #include "optim/optim.h"
-#include "optim/schedule.h"
 #include <math.h>
 
 enum { N = 1031 };
@@ -183,16 +182,6 @@ static void updating_parts_is_updating_the_whole(void **state)
     }
 }
 
-static void the_rate_rises_and_stays(void **state)
-{
-    (void)state;
-    assert_true(cadre_schedule_constant(0.4, 4, 1) == 0.1);
-    assert_true(cadre_schedule_constant(0.4, 4, 3) == 0.4 * 0.75);
-    assert_true(cadre_schedule_constant(0.4, 4, 4) == 0.4);
-    assert_true(cadre_schedule_constant(0.4, 4, 1000) == 0.4);
-    assert_true(cadre_schedule_constant(0.4, 0, 1) == 0.4);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,7 +190,6 @@ int main(void)
         ON_EVERY_ISA(sgd_is_its_definition_bit_for_bit),
         cmocka_unit_test(sgd_has_momentum_and_decay),
         ON_EVERY_ISA(updating_parts_is_updating_the_whole),
-        cmocka_unit_test(the_rate_rises_and_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

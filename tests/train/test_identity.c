@@ -61,8 +61,9 @@ static void what_may_change_bits_is_in_it(void **state)
     assert_true(hash_of(&plain, 7) != hash);
     assert_true(hash_on(&plain, 8, 2) != hash);
 
-    cadre_train_config c[11];
-    for (int i = 0; i < 11; i++) {
+    enum { N = 15 };
+    cadre_train_config c[N];
+    for (int i = 0; i < N; i++) {
         c[i] = plain;
     }
     c[0].seed = 2;
@@ -76,7 +77,11 @@ static void what_may_change_bits_is_in_it(void **state)
     c[8].eps = 1e-7;
     c[9].clip = 1;
     c[10].warmup_steps = 1;
-    for (int i = 0; i < 11; i++) {
+    c[11].decay = CADRE_DECAY_WEIGHTS;
+    c[12].schedule = CADRE_COSINE;
+    c[13].schedule = CADRE_LINEAR;
+    c[14].schedule = CADRE_STEP;
+    for (int i = 0; i < N; i++) {
         assert_true(hash_of(&c[i], 8) != hash);
     }
 }
@@ -98,6 +103,67 @@ static void the_ring_has_ranks_and_fold_in_it(void **state)
     assert_true(ring != canonical);
     assert_true(cadre_identity_hash(&c, &task, &dealings[1]) != ring);
     assert_true(cadre_identity_hash(&c, &task, &dealings[2]) != ring);
+}
+
+static void a_schedules_numbers_are_in_it_where_they_are_used(void **state)
+{
+    (void)state;
+    cadre_train_config c = config_of_recipe();
+    uint64_t constant = hash_of(&c, 8);
+    c.total_steps = 9;
+    c.min_lr_factor = 0.5;
+    c.step_every = 3;
+    c.step_factor = 0.7;
+    assert_true(hash_of(&c, 8) == constant);
+    for (int s = CADRE_COSINE; s <= CADRE_LINEAR; s++) {
+        c.schedule = (cadre_schedule)s;
+        cadre_train_config other = c;
+        other.total_steps = 10;
+        assert_true(hash_of(&other, 8) != hash_of(&c, 8));
+        other = c;
+        other.min_lr_factor = 0.25;
+        assert_true(hash_of(&other, 8) != hash_of(&c, 8));
+        other = c;
+        other.step_every = 4;
+        assert_true(hash_of(&other, 8) == hash_of(&c, 8));
+    }
+    c.schedule = CADRE_STEP;
+    cadre_train_config other = c;
+    other.step_every = 4;
+    assert_true(hash_of(&other, 8) != hash_of(&c, 8));
+    other = c;
+    other.step_factor = 0.5;
+    assert_true(hash_of(&other, 8) != hash_of(&c, 8));
+}
+
+static void the_first_difference_is_named(void **state)
+{
+    (void)state;
+    cadre_train_config c = config_of_recipe();
+    char *kept = cadre_identity_text(&c, NULL, 8);
+    char *same = cadre_identity_text(&c, NULL, 8);
+    assert_non_null(kept);
+    assert_non_null(same);
+    CHECK_OK(cadre_identity_compare(same, kept, false));
+    c.lr = 0.5;
+    c.clip = 1;
+    char *other = cadre_identity_text(&c, NULL, 8);
+    CHECK_FAILS(cadre_identity_compare(other, kept, true),
+        CADRE_ERR_INVALID_ARG,
+        "optim.lr is 0.5, but in the run that is resumed it is 0.001:");
+
+    // Another host's instruction set counts only if it is asked for.
+    char *compute = strstr(kept, "compute ");
+    assert_non_null(compute);
+    compute[8] = '#';
+    CHECK_OK(cadre_identity_compare(same, kept, true));
+    CHECK_FAILS(cadre_identity_compare(same, kept, false),
+        CADRE_ERR_INVALID_ARG, "compute is ");
+    CHECK_FAILS(cadre_identity_compare(same, "", true), CADRE_ERR_INVALID_ARG,
+        "it is missing");
+    cadre_free(other);
+    cadre_free(same);
+    cadre_free(kept);
 }
 
 static void a_pass_of_the_largest_leaf_is_the_whole_leaf(void **state)
@@ -148,6 +214,8 @@ int main(void)
         cmocka_unit_test(what_may_change_freely_is_not_in_it),
         cmocka_unit_test(what_may_change_bits_is_in_it),
         cmocka_unit_test(the_ring_has_ranks_and_fold_in_it),
+        cmocka_unit_test(a_schedules_numbers_are_in_it_where_they_are_used),
+        cmocka_unit_test(the_first_difference_is_named),
         cmocka_unit_test(a_pass_of_the_largest_leaf_is_the_whole_leaf),
         cmocka_unit_test(the_command_says_what_differs_from_the_recipe),
     };

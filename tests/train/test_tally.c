@@ -91,6 +91,39 @@ static void the_median_of_an_even_number_is_between_two(void **state)
     cadre_tally_fini(&t);
 }
 
+static void a_run_that_goes_on_has_the_losses_from_before(void **state)
+{
+    (void)state;
+    cadre_tally whole;
+    cadre_tally first;
+    cadre_tally rest;
+    CHECK_OK(cadre_tally_init(&whole, 30));
+    CHECK_OK(cadre_tally_init(&first, 30));
+    CHECK_OK(cadre_tally_init(&rest, 30));
+    for (int i = 1; i <= 14; i++) {
+        add(&whole, i * 0.1, 1);
+        add(&first, i * 0.1, 1);
+    }
+    double losses[CADRE_TALLY_LOSSES];
+    int n = cadre_tally_losses(&first, losses);
+    assert_int_equal(n, CADRE_TALLY_LOSSES);
+    cadre_tally_resume(&rest, first.n_steps, 3, losses, n);
+    assert_true(cadre_tally_loss(&rest) == cadre_tally_loss(&whole));
+    assert_int_equal(rest.n_skipped, 3);
+    for (int i = 15; i <= 17; i++) {
+        add(&whole, i * 0.1, 1);
+        add(&rest, i * 0.1, 1);
+    }
+    assert_true(cadre_tally_loss(&rest) == cadre_tally_loss(&whole));
+    assert_int_equal(rest.n_steps, 17);
+    assert_int_equal(rest.bytes_sent, 300);
+    // Its first steps are warm-up again.
+    assert_int_equal(rest.n_measured, 0);
+    cadre_tally_fini(&rest);
+    cadre_tally_fini(&first);
+    cadre_tally_fini(&whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -99,6 +132,7 @@ int main(void)
         cmocka_unit_test(a_loss_that_is_not_finite_shows),
         cmocka_unit_test(the_first_five_steps_have_no_speed),
         cmocka_unit_test(the_median_of_an_even_number_is_between_two),
+        cmocka_unit_test(a_run_that_goes_on_has_the_losses_from_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

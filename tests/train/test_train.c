@@ -6,6 +6,7 @@
 #include "cadre/train.h"
 
 #include "base/alloc.h"
+#include "base/folder.h"
 #include "base/random.h"
 #include "cadre/launch.h"
 #include "support/check.h"
@@ -376,6 +377,101 @@ static void no_memory_anywhere_is_an_error_and_no_leak(void **state)
     }
 }
 
+// What a recipe does not say must be what the help says.
+static void every_recipe_has_the_defaults_of_its_keys(void **state)
+{
+    (void)state;
+    const char *name;
+    for (int i = 0; (name = cadre_recipe_name(i)) != NULL; i++) {
+        cadre_train_config c;
+        CHECK_OK(cadre_recipe_config(name, &c));
+        assert_true(c.step_factor == 0.1);
+        assert_int_equal(c.checkpoint_keep, 2);
+        assert_true(c.resume[0] == '\0' && c.resume_step == 0);
+    }
+}
+
+static void out_path(const char *name, char path[CADRE_PATH_BYTES])
+{
+    snprintf(path, CADRE_PATH_BYTES, "%s/run%s", folder, name);
+}
+
+static int remove_run(void **state)
+{
+    (void)state;
+    static const char *const folders[] = {
+        "/checkpoints/step-1", "/checkpoints/step-2", "/checkpoints", ""};
+    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+        char path[CADRE_PATH_BYTES];
+        out_path(folders[i], path);
+        if (cadre_folder_remove(path) != CADRE_OK) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static void no_memory_to_resume_is_an_error_and_no_leak(void **state)
+{
+    (void)state;
+    job first = {.config = small_config()};
+    first.config.steps = 1;
+    out_path("", first.config.out);
+    (void)train_on(1, &first);
+    job whole = {.config = small_config()};
+    whole.config.steps = 2;
+    uint64_t wanted = train_on(1, &whole).params_hash;
+
+    cadre_status status = CADRE_ERR_NO_MEMORY;
+    for (int64_t n = 0; status != CADRE_OK; n++) {
+        job j = {.config = whole.config};
+        out_path("", j.config.out);
+        out_path("", j.config.resume);
+        cadre_alloc_fail_after(n);
+        status = cadre_launch_threads(1, NULL, train_rank, &j, NULL);
+        cadre_alloc_fail_after(-1);
+        assert_true(n < 10000);
+        if (status == CADRE_OK) {
+            assert_true(j.summary.params_hash == wanted);
+            continue;
+        }
+        assert_int_equal(status, CADRE_ERR_NO_MEMORY);
+        // It may have failed later than in the step.
+        char done[CADRE_PATH_BYTES];
+        out_path("/checkpoints/step-2", done);
+        CHECK_OK(cadre_folder_remove(done));
+    }
+}
+
+static void a_resumed_run_wants_the_same_on_all_ranks(void **state)
+{
+    (void)state;
+    job j = {.config = small_config()};
+    out_path("", j.config.resume);
+    CHECK_FAILS(cadre_launch_threads(2, NULL, train_rank, &j, NULL),
+        CADRE_ERR_CORRUPT, "no checkpoint");
+    CHECK_FAILS(
+        cadre_train_adopt(&j.config), CADRE_ERR_CORRUPT, "no checkpoint");
+
+    job first = {.config = small_config()};
+    first.config.steps = 2;
+    out_path("", first.config.out);
+    (void)train_on(2, &first);
+    j.config.lr = 0.5;
+    CHECK_FAILS(cadre_launch_threads(3, NULL, train_rank, &j, NULL),
+        CADRE_ERR_INVALID_ARG, "optim.lr is 0.5");
+    j.config = first.config;
+    out_path("", j.config.resume);
+    CHECK_FAILS(cadre_launch_threads(3, NULL, train_rank, &j, NULL),
+        CADRE_ERR_INVALID_ARG, "nothing is left to do");
+    j.config.leaves = 0;
+    CHECK_FAILS(cadre_launch_threads(6, NULL, train_rank, &j, NULL),
+        CADRE_ERR_INVALID_ARG, "6 ranks but 5 leaves");
+    CHECK_OK(cadre_train_adopt(&j.config));
+    assert_int_equal(j.config.leaves, 5);
+    assert_int_equal(j.config.resume_step, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -387,8 +483,13 @@ int main(void)
         cmocka_unit_test(one_rank_that_is_asked_stops_all),
         cmocka_unit_test(ranks_that_would_do_something_else_fail),
         cmocka_unit_test(a_configuration_that_makes_no_sense_is_refused),
+        cmocka_unit_test(every_recipe_has_the_defaults_of_its_keys),
         cmocka_unit_test(nothing_is_allocated_after_the_first_steps),
         cmocka_unit_test(no_memory_anywhere_is_an_error_and_no_leak),
+        cmocka_unit_test_teardown(
+            no_memory_to_resume_is_an_error_and_no_leak, remove_run),
+        cmocka_unit_test_teardown(
+            a_resumed_run_wants_the_same_on_all_ranks, remove_run),
     };
     return cmocka_run_group_tests(tests, make_data, remove_data);
 }

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The options that an update is made with, by name: what all ranks must have
+// alike, and what a checkpoint must find again.
+//
+// Threads: any.
+
+#ifndef CADRE_PARALLEL_SETTINGS_H
+#define CADRE_PARALLEL_SETTINGS_H
+
+#include "cadre/engine.h"
+#include "parallel/compare.h"
+
+enum { CADRE_UPDATE_SETTINGS = 14 };
+
+/** Optimizer, hyper-parameters and schedule; o has its defaults filled in. */
+void cadre_update_settings(const cadre_engine_options *o,
+    cadre_setting settings[CADRE_UPDATE_SETTINGS]);
+
+#endif // CADRE_PARALLEL_SETTINGS_H
