@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct cadre_metrics {
     FILE *stream;
@@ -74,28 +75,45 @@ static void copy_lines(
     }
 }
 
+static cadre_status read_from(
+    int fd, const char *path, char **text, size_t *nbytes)
+{
+    struct stat about;
+    if (fstat(fd, &about) != 0) {
+        return cadre_fail_errno(CADRE_ERR_IO, errno, "cannot read '%s'", path);
+    }
+    *nbytes = (size_t)about.st_size;
+    *text = cadre_alloc(*nbytes);
+    if (*text == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    for (size_t used = 0; used < *nbytes;) {
+        ssize_t n = read(fd, *text + used, *nbytes - used);
+        if (n <= 0) {
+            int error = n == 0 ? EIO : errno;
+            cadre_free(*text);
+            *text = NULL;
+            return cadre_fail_errno(
+                CADRE_ERR_IO, error, "cannot read '%s'", path);
+        }
+        used += (size_t)n;
+    }
+    return CADRE_OK;
+}
+
 // The file's bytes, for cadre_free(); a file that is not there has none.
 static cadre_status read_all(const char *path, char **text, size_t *nbytes)
 {
-    FILE *stream = fopen(path, "re");
-    if (stream == NULL && errno == ENOENT) {
-        *text = NULL;
-        *nbytes = 0;
-        return CADRE_OK;
+    *text = NULL;
+    *nbytes = 0;
+    int fd;
+    cadre_status status = cadre_regular_file_open(path, &fd);
+    if (status != CADRE_OK) {
+        return status == CADRE_ERR_NOT_FOUND ? CADRE_OK : status;
     }
-    struct stat about;
-    if (stream == NULL || fstat(fileno(stream), &about) != 0) {
-        int error = errno;
-        if (stream != NULL) {
-            fclose(stream);
-        }
-        return cadre_fail_errno(CADRE_ERR_IO, error, "cannot read '%s'", path);
-    }
-    *text = cadre_alloc((size_t)about.st_size);
-    *nbytes =
-        *text == NULL ? 0 : fread(*text, 1, (size_t)about.st_size, stream);
-    fclose(stream);
-    return *text == NULL ? CADRE_ERR_NO_MEMORY : CADRE_OK;
+    status = read_from(fd, path, text, nbytes);
+    close(fd);
+    return status;
 }
 
 static cadre_status cut(const char *path, int64_t n_steps)
