@@ -160,7 +160,8 @@ CADRE_API CADRE_MUST_CHECK cadre_status cadre_work_test(
 
 /**
  * Allocates zeroed memory that peers can reach where the transport allows it,
- * aligned to 64 bytes; give it to cadre_arena_free().
+ * aligned to 64 bytes; give it to cadre_arena_free().  Collectives on such memory
+ * copy nothing.  Of a broken group, others may still write to it for a while.
  *
  * Errors: CADRE_ERR_NO_MEMORY
  */
