@@ -92,13 +92,12 @@ static cadre_status break_by_transport(cadre_group *group, cadre_status status)
     return cadre_group_break(group, status, suspect, text);
 }
 
-// Chooses how a collective is carried out.
+// Chooses how a collective of several ranks is carried out.
 static void choose_algorithm(cadre_work *work)
 {
     const cadre_group *group = work->group;
     const cadre_direct *d = &work->direct;
     work->goes_round = group->order == CADRE_ORDER_RING &&
-                       group->world_size > 1 &&
                        cadre_ring_is_defined(d->call.operation);
     work->ring = (cadre_ring){
         .call = &d->call,
