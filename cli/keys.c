@@ -125,6 +125,7 @@ static const key keys[] = {
     {"parallel.fold", KEY_FOLD, AT(fold), .choices = folds, .help = "or a power of two; never bits"},
     {"parallel.bucket_mb", KEY_REAL, AT(bucket_mb), 1e-6, 65536, .help = "most MiB of gradients sent together"},
     {"parallel.overlap", KEY_CHOICE, AT(overlap), .choices = overlaps, .help = "send while backward goes on"},
+    {"parallel.progress_thread", KEY_FLAG, AT(progress_thread), .help = "a thread that moves gradients"},
     {"parallel.order", KEY_WORD, AT(order), .choices = orders, .help = "of summation; ring: bits depend on ranks"},
     {"parallel.transport", KEY_WORD, AT(transport), .choices = transports, .help = "inproc: ranks are threads"},
     {"parallel.timeout_ms", KEY_INT, AT(timeout_ms), 1, 86400000, .help = "a rank silent that long is lost"},

@@ -86,6 +86,10 @@ typedef struct cadre_engine_options {
     size_t bucket_bytes;
     cadre_overlap overlap;
 
+    // A thread of the engine's moves gradients, in place of the compute threads.
+    // For links that are slow compared with a layer's backward.
+    bool progress_thread;
+
     cadre_optimizer optimizer;
     double lr;           // 0: 1e-3 (adamw), 1e-1 (sgd)
     double weight_decay; // 0: 1e-2 (adamw), none (sgd)

@@ -65,6 +65,7 @@ typedef struct cadre_train_config {
     int fold;              // parallel.fold, as in cadre_engine_options
     double bucket_mb;      // parallel.bucket_mb, MiB
     cadre_overlap overlap; // parallel.overlap
+    bool progress_thread;  // parallel.progress_thread
     char order[16];        // parallel.order, as in cadre_init_options
     char transport[16];    // parallel.transport, as in cadre_init_options
     int timeout_ms;        // parallel.timeout_ms

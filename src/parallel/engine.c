@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "parallel/compare.h"
+#include "parallel/moving.h"
 #include "parallel/settings.h"
 #include "state/placement.h"
 #include <assert.h>
@@ -341,11 +342,13 @@ static cadre_status make_parts(cadre_engine *e)
         .leaves = &e->leaves,
         .published = e->values,
         .overlap = e->o.overlap == CADRE_OVERLAP_ON,
+        .interrupted = &e->claimed,
     };
     CADRE_TRY(cadre_fold_create(&fold, &e->fold));
     CADRE_TRY(cadre_control_create(e->group, &e->control));
     CADRE_TRY(make_record(e));
-    return make_optimizer(e);
+    CADRE_TRY(make_optimizer(e));
+    return cadre_moving_start(e);
 }
 
 cadre_status cadre_engine_create(
@@ -389,6 +392,7 @@ void cadre_engine_destroy(cadre_engine *engine)
     if (engine == NULL) {
         return;
     }
+    cadre_moving_stop(engine);
     if (engine->open) {
         char text[128];
         snprintf(text, sizeof(text), "rank %d left step %lld unfinished",

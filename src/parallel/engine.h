@@ -7,6 +7,7 @@
 #define CADRE_PARALLEL_ENGINE_H
 
 #include "base/fail.h"
+#include "base/thread.h"
 #include "cadre/engine.h"
 #include "optim/optim.h"
 #include "optim/schedule.h"
@@ -41,6 +42,9 @@ struct cadre_engine {
     cadre_plane_part *slot_parts; // per unit
     float **values;               // per segment: its parameters
 
+    cadre_thread mover; // with progress_thread
+    atomic_bool mover_ends;
+
     // State that goes from step to step.
     int64_t step;    // begun so far
     int64_t updates; // made so far
@@ -58,9 +62,10 @@ struct cadre_engine {
     atomic_int_fast64_t hook_ns;      // that threads spent in hooks and waits
     atomic_int_fast64_t busy_hook_ns; // of it, with exchanges under way
     atomic_bool busy;                 // exchanges are under way
-    atomic_bool advancing;            // some thread moves folds
-    atomic_bool news;                 // a chunk was completed since it looked
-    cadre_status failure;             // the step's first; guarded by leaves.mu
+    atomic_bool moving;   // some thread has the right to move exchanges
+    atomic_bool news;     // a chunk was completed since it looked
+    atomic_bool claimed;  // some thread wants that right for itself
+    cadre_status failure; // the step's first; guarded by leaves.mu
     char failure_text[CADRE_FAIL_TEXT_BYTES]; // guarded by leaves.mu
 };
 

@@ -349,7 +349,7 @@ cadre_status cadre_fold_advance(cadre_fold *fold, bool wait)
         if (done) {
             CADRE_TRY(finish_next(fold));
             wait = false;
-        } else if (!wait) {
+        } else if (!wait || atomic_load(fold->o.interrupted)) {
             break;
         }
         // Whoever woke this thread may have completed a chunk.

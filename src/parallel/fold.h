@@ -29,6 +29,7 @@
 #include "parallel/leaves.h"
 #include "parallel/owned.h"
 #include "parallel/record.h"
+#include <stdatomic.h>
 
 typedef struct cadre_fold cadre_fold;
 
@@ -40,6 +41,7 @@ typedef struct cadre_fold_options {
     float *const *published; // per segment: the parameters that owners publish;
                              // NULL: sums are gathered instead
     bool overlap;            // chunks are posted before their block is closed
+    const atomic_bool *interrupted; // ends a sleep once the group is woken
 } cadre_fold_options;
 
 /** Errors: CADRE_ERR_INVALID_ARG  too many exchanges; CADRE_ERR_NO_MEMORY */
@@ -55,7 +57,7 @@ void cadre_fold_begin(cadre_fold *fold, cadre_record *record);
 
 /**
  * Posts what can be posted and finishes what is done.  With wait, sleeps until
- * one more exchange is finished, if any is posted.
+ * one more exchange is finished, if any is posted, or it is interrupted.
  *
  * Errors: those of an exchange
  */

@@ -3,9 +3,8 @@
 // One step of an engine: leaves are handed out, their gradients folded, and at
 // the end all ranks decide and update alike.
 //
-// Threads with a leaf each call the hooks.  Whoever finds that folds can move
-// moves them, one thread at a time; who needs a window and finds none waits for
-// the one who does.
+// Threads with a leaf each call the hooks, which move exchanges on
+// (parallel/moving.h); who needs a window and finds none waits for one.
 
 #include "parallel/engine.h"
 
@@ -13,6 +12,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "parallel/compare.h"
+#include "parallel/moving.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,31 +24,7 @@ enum {
     LOOK_AGAIN_MS = 50,
 };
 
-// --- failures and time ---
-
-// Keeps the step's first failure.  Other ranks would wait for this one, so the
-// group ends with it.
-static void keep_failure(cadre_engine *e, cadre_status status)
-{
-    char text[CADRE_FAIL_TEXT_BYTES];
-    snprintf(text, sizeof(text), "%s", cadre_error_text());
-    pthread_mutex_lock(&e->leaves.mu);
-    bool first = e->failure == CADRE_OK;
-    if (first) {
-        e->failure = status;
-        memcpy(e->failure_text, text, sizeof(text));
-    }
-    cadre_leaves_signal(&e->leaves);
-    pthread_mutex_unlock(&e->leaves.mu);
-}
-
-static bool has_failed(cadre_engine *e)
-{
-    pthread_mutex_lock(&e->leaves.mu);
-    bool failed = e->failure != CADRE_OK;
-    pthread_mutex_unlock(&e->leaves.mu);
-    return failed;
-}
+// --- time and events ---
 
 // A hook's stay in the engine: its sums are made with plain floats, whatever the
 // caller's thread is set to, and its time is counted.
@@ -82,8 +58,6 @@ static void leave(cadre_engine *e, const stay *s)
     }
 }
 
-// --- events ---
-
 static void note(cadre_engine *e, cadre_event_kind kind, int leaf, int index)
 {
     cadre_record_note(e->record, (cadre_event){.kind = kind,
@@ -100,52 +74,6 @@ static void note_bucket(cadre_engine *e, cadre_event_kind kind, int bucket)
                                      .index = -1,
                                      .bucket = bucket,
                                      .round = -1});
-}
-
-// --- folds ---
-
-static void advance_once(cadre_engine *e, bool wait)
-{
-    int finished = cadre_fold_finished(e->fold);
-    cadre_status status = cadre_fold_advance(e->fold, wait);
-    if (status == CADRE_OK) {
-        status = cadre_group_progress(e->group);
-    }
-    if (status != CADRE_OK) {
-        keep_failure(e, status);
-    }
-    int now = cadre_fold_finished(e->fold);
-    atomic_store_explicit(
-        &e->busy, cadre_fold_posted(e->fold) > now, memory_order_relaxed);
-    if (now > finished) {
-        pthread_mutex_lock(&e->leaves.mu);
-        cadre_leaves_signal(&e->leaves);
-        pthread_mutex_unlock(&e->leaves.mu);
-    }
-}
-
-// Moves folds on, unless another thread does so now; that one is told of news.
-static void advance(cadre_engine *e, bool wait, bool news)
-{
-    if (news) {
-        atomic_store(&e->news, true);
-    }
-    do {
-        // Sequentially consistent: either this thread gets to advance, or the
-        // one that does sees the news after it has let go.
-        if (atomic_exchange(&e->advancing, true)) {
-            if (news) {
-                cadre_group_wake(e->group);
-            }
-            return;
-        }
-        if (!has_failed(e)) {
-            atomic_store(&e->news, false);
-            advance_once(e, wait);
-        }
-        atomic_store(&e->advancing, false);
-        wait = false;
-    } while (atomic_load(&e->news) && !has_failed(e));
 }
 
 // --- hooks ---
@@ -194,7 +122,7 @@ bool cadre_leaf_next(cadre_engine *engine, int *leaf)
     stay s = enter(engine);
     bool opened = false;
     bool over = false;
-    while (!over && !has_failed(engine)) {
+    while (!over && !cadre_moving_has_failed(engine)) {
         uint64_t seen = cadre_leaves_changes(&engine->leaves);
         switch (cadre_leaves_open(&engine->leaves, leaf)) {
         case CADRE_LEAF_OPENED:
@@ -205,7 +133,7 @@ bool cadre_leaf_next(cadre_engine *engine, int *leaf)
             over = true;
             break;
         case CADRE_LEAF_NO_WINDOW:
-            advance(engine, true, false);
+            cadre_moving_offer(engine, true, false);
             cadre_leaves_wait(
                 &engine->leaves, seen, cadre_deadline_in_ms(LOOK_AGAIN_MS));
             break;
@@ -229,7 +157,7 @@ float *cadre_leaf_grad(cadre_engine *engine, int leaf, int index)
 static cadre_status hook_result(cadre_engine *e, cadre_status status)
 {
     if (status != CADRE_OK) {
-        keep_failure(e, status);
+        cadre_moving_fail(e, status);
     }
     return status;
 }
@@ -255,7 +183,7 @@ cadre_status cadre_grad_ready(cadre_engine *engine, int leaf, int index)
         engine, cadre_leaves_ready(&engine->leaves, leaf, index, &complete));
     if (status == CADRE_OK && engine->o.overlap == CADRE_OVERLAP_ON &&
         (complete || is_busy(engine))) {
-        advance(engine, false, complete);
+        cadre_moving_offer(engine, false, complete);
     }
     leave(engine, &s);
     return status;
@@ -275,7 +203,7 @@ cadre_status cadre_leaf_end(
     cadre_status status = hook_result(
         engine, cadre_leaves_close(&engine->leaves, leaf, loss, weight));
     if (status == CADRE_OK) {
-        advance(engine, false, true);
+        cadre_moving_offer(engine, false, true);
     }
     leave(engine, &s);
     return status;
@@ -285,22 +213,24 @@ cadre_status cadre_leaf_end(
 
 static cadre_status first_failure(cadre_engine *e)
 {
-    return has_failed(e) ? cadre_fail(e->failure, "%s", e->failure_text)
-                         : CADRE_OK;
+    return cadre_moving_has_failed(e)
+               ? cadre_fail(e->failure, "%s", e->failure_text)
+               : CADRE_OK;
 }
 
 // Waits until every rank's leaves are in the sum.
 static cadre_status finish_folds(cadre_engine *e)
 {
-    if (!has_failed(e) && cadre_leaves_closed(&e->leaves) < e->leaves.n_own) {
+    if (!cadre_moving_has_failed(e) &&
+        cadre_leaves_closed(&e->leaves) < e->leaves.n_own) {
         (void)hook_result(e,
             cadre_fail(CADRE_ERR_STATE,
                 "step_end: %d of this rank's %d leaves were closed; take each "
                 "from cadre_leaf_next and close it with cadre_leaf_end",
                 cadre_leaves_closed(&e->leaves), e->leaves.n_own));
     }
-    while (!has_failed(e) && !cadre_fold_summed(e->fold)) {
-        advance(e, true, false);
+    while (!cadre_moving_has_failed(e) && !cadre_fold_summed(e->fold)) {
+        cadre_moving_go_on(e, true);
     }
     return first_failure(e);
 }
@@ -359,12 +289,12 @@ static cadre_status update_and_publish(
         note_bucket(e, CADRE_EVENT_UPDATE, b);
         int64_t since_ns = cadre_now_ns();
         cadre_fold_publish(e->fold);
-        advance(e, false, false);
+        cadre_moving_go_on(e, false);
         *waited_ns += cadre_now_ns() - since_ns;
     }
     int64_t since_ns = cadre_now_ns();
-    while (!has_failed(e) && !cadre_fold_done(e->fold)) {
-        advance(e, true, false);
+    while (!cadre_moving_has_failed(e) && !cadre_fold_done(e->fold)) {
+        cadre_moving_go_on(e, true);
     }
     *waited_ns += cadre_now_ns() - since_ns;
     return first_failure(e);
@@ -496,13 +426,18 @@ cadre_status cadre_step_end(cadre_engine *engine, cadre_step_report *out)
     }
     stay s = enter(engine);
     cadre_step_report report = {.step = engine->step};
+    cadre_moving_claim(engine);
     cadre_status status = finish_step(engine, s.since_ns, &report);
+    if (status != CADRE_OK) {
+        status = give_up(engine, status);
+    }
+    cadre_moving_release(engine);
     cadre_floats_leave(&s.floats);
     note(engine, CADRE_EVENT_STEP_END, -1, -1);
     cadre_record_end(engine->record);
     engine->open = false;
     if (status != CADRE_OK) {
-        return give_up(engine, status);
+        return status;
     }
     if (out != NULL) {
         *out = report;

@@ -66,6 +66,7 @@ static cadre_status create_engine(run *r)
         .fold = c->fold,
         .bucket_bytes = bucket_bytes < 1 ? 1 : (size_t)bucket_bytes,
         .overlap = c->overlap,
+        .progress_thread = c->progress_thread,
         .optimizer = c->optimizer,
         .lr = hyper(c->lr),
         .weight_decay = hyper(c->weight_decay),

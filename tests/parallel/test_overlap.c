@@ -33,6 +33,7 @@ static void nothing_but_leaves_changes_a_bit(void **state)
                 job.options.fold = folds[variant / 2 % 4];
                 job.options.bucket_bytes = buckets[(variant / 5) % 4];
                 job.options.threads = variant / 3 % 3;
+                job.options.progress_thread = variant % 11 % 4 == 0;
                 run(links[variant % 3], n, &job);
                 trainee_assert_same(&job, &alone);
             }
@@ -178,6 +179,23 @@ static void exchanges_are_hidden_only_while_they_are_under_way(void **state)
     assert_true(block.report[0].hidden_ms == 0);
 }
 
+// The engine's own thread posts what compute threads complete.
+static void a_thread_of_the_engine_moves_gradients(void **state)
+{
+    (void)state;
+    trainee_job plain = trainee_plain_job(6);
+    run(LINK_INPROC, 1, &plain);
+    for (int i = 0; i < 8; i++) {
+        trainee_job job = recorded(6, CADRE_OVERLAP_ON);
+        job.options.progress_thread = true;
+        job.options.mode = i % 2 == 0 ? CADRE_DDP : CADRE_ZERO1;
+        job.options.threads = 1 + i / 2 % 2;
+        run(i < 4 ? LINK_INPROC : LINK_UNIX, 1 + i % 3, &job);
+        trainee_assert_same(&job, &plain);
+        (void)check_exchanges(&job);
+    }
+}
+
 // --- failures ---
 
 // Rank 1 marks some gradients of its last leaf, and is gone.
@@ -215,6 +233,7 @@ static void a_rank_that_leaves_in_mid_backward_ends_the_step(void **state)
         job.options.mode = i % 2 == 0 ? CADRE_DDP : CADRE_ZERO1;
         job.options.threads = 1 + i / 2 % 2;
         job.options.bucket_bytes = 4096;
+        job.options.progress_thread = i % 3 == 0;
         run_as_threads(i < 4 ? LINK_INPROC : LINK_UNIX, 3, 30000,
             leave_in_mid_backward, &job);
     }
@@ -372,6 +391,7 @@ int main(void)
         cmocka_unit_test(without_it_none_leaves_before_its_block_is_closed),
         cmocka_unit_test(the_recorder_sees_every_exchange),
         cmocka_unit_test(exchanges_are_hidden_only_while_they_are_under_way),
+        cmocka_unit_test(a_thread_of_the_engine_moves_gradients),
         cmocka_unit_test(a_rank_that_leaves_in_mid_backward_ends_the_step),
         cmocka_unit_test(optimizer_state_is_sharded),
         cmocka_unit_test(a_skipped_step_changes_nothing_and_sends_less),
