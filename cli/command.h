@@ -27,5 +27,6 @@ typedef struct command {
 int command_run(int argc, char **argv);
 int command_train(int argc, char **argv);
 int command_eval(int argc, char **argv);
+int command_report(int argc, char **argv);
 
 #endif // CADRE_CLI_COMMAND_H

@@ -21,7 +21,7 @@ static const command commands[] = {
     {"bench", "measure collectives", NULL},
     {"plan", "predict memory and time before a run", NULL},
     {"doctor", "say what was found on this host and what is missing", NULL},
-    {"report", "build the report of a run again", NULL},
+    {"report", "build the report of a run again", command_report},
 };
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 

@@ -17,6 +17,10 @@ static void on_signal(int signal_number)
     int error = errno;
     int first = 0;
     if (!atomic_compare_exchange_strong(&caught, &first, signal_number)) {
+        if (atomic_load(&answers)) { // the prompt begins on a line of its own
+            ssize_t ignored = write(STDERR_FILENO, "\n", 1);
+            (void)ignored;
+        }
         signal(signal_number, SIG_DFL);
         raise(signal_number);
     } else if (atomic_load(&answers)) {

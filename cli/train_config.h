@@ -16,8 +16,9 @@ typedef struct train_wishes {
     int64_t threads;
     int64_t steps;
     int64_t epochs;
-    const char *out;  // or NULL
-    option_list keys; // KEY=VALUE each
+    const char *out;   // or NULL
+    const char *trace; // FIRST:COUNT; or NULL
+    option_list keys;  // KEY=VALUE each
     bool quiet;
     bool json;
     bool list;

@@ -56,6 +56,9 @@ typedef struct cadre_train_config {
     double bucket_mb;   // parallel.bucket_mb, MiB
     char transport[16]; // parallel.transport, as in cadre_init_options
     int timeout_ms;     // parallel.timeout_ms
+
+    int64_t trace_first; // --trace: steps that trace.json shows,
+    int64_t trace_count; // and how many; 0: no trace
 } cadre_train_config;
 
 /** Built-in recipes: the i-th name and what it is, or NULL after the last. */
@@ -93,7 +96,17 @@ typedef struct cadre_train_progress {
     double step_ms;
     double samples_per_second;
     double exposed_fraction; // of step_ms
-    bool evaluated;          // then the next two are fresh
+    double hidden_fraction;  // of communication; NaN without any
+    uint64_t bytes_sent;     // in this step
+    bool skipped;            // this step
+    int world_size;
+    // Of all ranks, since the last logged step; until there is one, rss_rank
+    // is -1.
+    int slowest_rank;      // which computed longest
+    double slowest_excess; // over the median, as a fraction of it
+    int64_t rss_bytes;     // the largest peak
+    int rss_rank;          // whose it is
+    bool evaluated;        // then the next two are fresh
     double eval_loss;
     double eval_accuracy;
 } cadre_train_progress;
@@ -122,8 +135,8 @@ typedef struct cadre_train_summary {
 /**
  * Trains.  Collective: all ranks with the same config but for threads.
  *
- * Rank 0 writes metrics.jsonl, summary.json and model.safetensors into
- * config->out.  hooks may be NULL.  *out, also after a stop, is given to
+ * Rank 0 writes metrics.jsonl, events.out.tfevents.*, summary.json,
+ * model.safetensors, report.html and, if wanted, trace.json into config->out.  hooks may be NULL.  *out, also after a stop, is given to
  * cadre_train_summary_release().
  *
  * Errors: those of cadre_train_check(), CADRE_ERR_NOT_FINITE, CADRE_ERR_IO (the
@@ -133,6 +146,17 @@ CADRE_API CADRE_MUST_CHECK cadre_status cadre_train(cadre_group *world,
     const cadre_train_config *config, const cadre_train_hooks *hooks,
     cadre_train_summary *out);
 CADRE_API void cadre_train_summary_release(cadre_train_summary *summary);
+
+/**
+ * Builds report.html in config->out from the other files of that run, finished
+ * or not; the configuration is the run's.  Local.
+ *
+ * Errors: CADRE_ERR_NOT_FOUND  there is no run: no metrics.jsonl
+ *         CADRE_ERR_CORRUPT    a file is damaged; the text has file and line
+ *         CADRE_ERR_IO, CADRE_ERR_NO_MEMORY
+ */
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_report(
+    const cadre_train_config *config);
 
 typedef struct cadre_eval_result {
     int64_t n_samples;

@@ -16,6 +16,9 @@
 #include "train/identity.h"
 #include "train/metrics.h"
 #include "train/summary.h"
+#include "train/tensorboard.h"
+#include "train/trace.h"
+#include "train/watch.h"
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -35,8 +38,13 @@ typedef struct run {
     cadre_crew *crew;
     cadre_loader *loader;
     cadre_tally tally;
-    cadre_metrics *metrics; // NULL where no files are written
-    bool evaluated;         // eval is of the present parameters
+    cadre_watch *watch;
+    cadre_watch_facts ranks; // as gathered last
+    cadre_trace *trace;      // NULL: none is wanted
+    // NULL where no files are written.
+    cadre_metrics *metrics;
+    cadre_tensorboard *tensorboard;
+    bool evaluated; // eval is of the present parameters
     cadre_eval_result eval;
     int stopped_by;
 } run;
@@ -67,6 +75,7 @@ static cadre_status create_engine(run *r)
         .clip = c->clip,
         .schedule = c->schedule,
         .warmup_steps = c->warmup_steps,
+        .record = c->trace_count > 0,
     };
     return cadre_engine_create(r->task.model, &options, &r->engine);
 }
@@ -160,6 +169,33 @@ static cadre_status create_loader(run *r)
     return cadre_loader_create(&options, &r->loader);
 }
 
+// What tells of the run while it goes on.
+static cadre_status open_records(run *r)
+{
+    const cadre_train_config *c = r->config;
+    r->ranks.rss_rank = -1;
+    CADRE_TRY(cadre_watch_create(r->world, &r->watch));
+    if (cadre_rank(r->world) == 0 && c->out[0] != '\0') {
+        CADRE_TRY(cadre_metrics_open(c->out, &r->metrics));
+        cadre_tensorboard_clear(c->out);
+        CADRE_TRY(cadre_tensorboard_open(c->out, &r->tensorboard));
+    }
+    if (c->trace_count > 0 && c->out[0] == '\0') {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "a trace needs a folder to be written into, and out is empty");
+    }
+    const cadre_trace_options trace = {
+        .world = r->world,
+        .engine = r->engine,
+        .model = r->task.model,
+        .folder = c->out,
+        .first_step = c->trace_first,
+        .n_steps = c->trace_count,
+    };
+    return c->trace_count > 0 ? cadre_trace_create(&trace, &r->trace)
+                              : CADRE_OK;
+}
+
 static cadre_status set_up(run *r)
 {
     const cadre_train_config *c = r->config;
@@ -171,6 +207,7 @@ static cadre_status set_up(run *r)
     const cadre_claim claim = {
         .identity = cadre_identity_hash(c, &r->task, n_leaves),
         .n_steps = r->n_steps,
+        .rhythm = cadre_config_rhythm(c),
         .test_hash = r->task.test->content_hash,
         .n_test = r->task.test->n_samples,
     };
@@ -180,15 +217,15 @@ static cadre_status set_up(run *r)
     CADRE_TRY(cadre_crew_create(
         r->task.net, c->threads, list.sizes, list.n, &r->crew));
     CADRE_TRY(cadre_tally_init(&r->tally, r->n_steps));
-    if (cadre_rank(r->world) == 0 && c->out[0] != '\0') {
-        return cadre_metrics_open(c->out, &r->metrics);
-    }
-    return CADRE_OK;
+    return open_records(r);
 }
 
 static void tear_down(run *r)
 {
+    cadre_tensorboard_close(r->tensorboard);
     cadre_metrics_close(r->metrics);
+    cadre_trace_destroy(r->trace);
+    cadre_watch_destroy(r->watch);
     cadre_tally_fini(&r->tally);
     cadre_crew_destroy(r->crew);
     cadre_loader_destroy(r->loader);
@@ -278,9 +315,17 @@ static cadre_status run_step(run *r, cadre_step_report *report)
 typedef struct step_view {
     cadre_step_report report;
     int64_t ns;
+    bool evaluates; // an evaluation follows it
     bool evaluated;
     bool last;
 } step_view;
+
+// Such a step has a line in metrics.jsonl, and all ranks tell of themselves.
+static bool is_logged(const run *r, const step_view *s)
+{
+    return s->report.step % r->config->log_every == 0 || s->evaluates ||
+           s->last;
+}
 
 static double samples_per_second(const step_view *s)
 {
@@ -293,6 +338,7 @@ static void show(const run *r, const step_view *s)
         return;
     }
     double step_ms = (double)s->ns * 1e-6;
+    double communication_ms = s->report.exposed_ms + s->report.hidden_ms;
     const cadre_train_progress progress = {
         .step = s->report.step,
         .n_steps = r->n_steps,
@@ -302,6 +348,16 @@ static void show(const run *r, const step_view *s)
         .step_ms = step_ms,
         .samples_per_second = samples_per_second(s),
         .exposed_fraction = s->report.exposed_ms / step_ms,
+        .hidden_fraction = communication_ms > 0
+                               ? s->report.hidden_ms / communication_ms
+                               : (double)NAN,
+        .bytes_sent = s->report.bytes_sent,
+        .skipped = s->report.skipped,
+        .world_size = cadre_world_size(r->world),
+        .slowest_rank = r->ranks.slowest_rank,
+        .slowest_excess = r->ranks.slowest_excess,
+        .rss_bytes = r->ranks.rss_bytes,
+        .rss_rank = r->ranks.rss_rank,
         .evaluated = s->evaluated,
         .eval_loss = s->evaluated ? r->eval.loss : 0,
         .eval_accuracy = s->evaluated ? r->eval.accuracy : 0,
@@ -309,10 +365,26 @@ static void show(const run *r, const step_view *s)
     r->hooks->progress(&progress, r->hooks->ctx);
 }
 
+static cadre_status write_scalars(const run *r, const step_view *s)
+{
+    const cadre_scalar scalars[] = {
+        {"loss", s->report.loss},
+        {"lr", s->report.lr},
+        {"grad_norm", s->report.grad_norm},
+        {"samples_per_second", samples_per_second(s)},
+        {"exposed_ms", s->report.exposed_ms},
+        {"hidden_ms", s->report.hidden_ms},
+        {"eval/loss", r->eval.loss},
+        {"eval/accuracy", r->eval.accuracy},
+    };
+    enum { N_SCALARS = sizeof(scalars) / sizeof(scalars[0]), OF_EVAL = 2 };
+    return cadre_tensorboard_write(r->tensorboard, s->report.step, scalars,
+        s->evaluated ? N_SCALARS : N_SCALARS - OF_EVAL);
+}
+
 static cadre_status log_step(const run *r, const step_view *s)
 {
-    bool wanted = s->report.step % r->config->log_every == 0;
-    if (r->metrics == NULL || !(wanted || s->evaluated || s->last)) {
+    if (r->metrics == NULL || !is_logged(r, s)) {
         return CADRE_OK;
     }
     bool hashed = s->evaluated || s->last;
@@ -321,10 +393,24 @@ static cadre_status log_step(const run *r, const step_view *s)
         .report = &s->report,
         .step_ms = (double)s->ns * 1e-6,
         .samples_per_second = samples_per_second(s),
+        .ranks = &r->ranks,
         .eval = s->evaluated ? &r->eval : NULL,
         .params_hash = hashed ? &hash : NULL,
     };
-    return cadre_metrics_write(r->metrics, &line);
+    CADRE_TRY(cadre_metrics_write(r->metrics, &line));
+    return write_scalars(r, s);
+}
+
+// Counts a step, and gathers what ranks have to tell of it.
+static cadre_status observe(run *r, const step_view *s)
+{
+    cadre_tally_add(&r->tally, &s->report, s->ns);
+    cadre_watch_add(r->watch, &s->report, s->ns);
+    if (is_logged(r, s)) {
+        CADRE_TRY(cadre_watch_gather(r->watch, &r->ranks));
+    }
+    return r->trace == NULL ? CADRE_OK
+                            : cadre_trace_add(r->trace, s->report.step);
 }
 
 static cadre_status evaluate(run *r, step_view *s)
@@ -346,15 +432,16 @@ static cadre_status run_steps(run *r)
         int64_t now = cadre_now_ns();
         s.ns = now > mark ? now - mark : 1;
         mark = now;
-        cadre_tally_add(&r->tally, &s.report, s.ns);
         if (s.report.stop != 0) {
             r->stopped_by = s.report.stop & STOP_TERMINATE ? SIGTERM : SIGINT;
         }
         s.last = step == r->n_steps || r->stopped_by != 0;
-        show(r, &s);
         // Who asks to stop does not want to wait for an evaluation.
-        if (r->stopped_by == 0 &&
-            (s.last || (every > 0 && step % every == 0))) {
+        s.evaluates =
+            r->stopped_by == 0 && (s.last || (every > 0 && step % every == 0));
+        CADRE_TRY(observe(r, &s));
+        show(r, &s);
+        if (s.evaluates) {
             CADRE_TRY(evaluate(r, &s));
             mark = cadre_now_ns();
         }
@@ -381,7 +468,15 @@ static cadre_status write_text(
     return status;
 }
 
-// The summary comes last: its presence says that the run is whole.
+// A run is none the worse for a report that could not be written.
+static void write_report(const cadre_train_config *config)
+{
+    if (cadre_report(config) != CADRE_OK) {
+        cadre_log(CADRE_LOG_WARN, "train", "no report: %s", cadre_error_text());
+    }
+}
+
+// The summary comes last of what makes a run whole: its presence says so.
 static cadre_status write_files(const run *r, const char *summary)
 {
     char *path = cadre_path_join(r->config->out, "model.safetensors");
@@ -390,9 +485,10 @@ static cadre_status write_files(const run *r, const char *summary)
     }
     cadre_status status = cadre_model_save(r->task.model, path);
     cadre_free(path);
-    return status != CADRE_OK
-               ? status
-               : write_text(r->config->out, "summary.json", summary);
+    CADRE_TRY(status);
+    CADRE_TRY(write_text(r->config->out, "summary.json", summary));
+    write_report(r->config);
+    return CADRE_OK;
 }
 
 static cadre_status finish(run *r, cadre_train_summary *out)
@@ -410,6 +506,9 @@ static cadre_status finish(run *r, cadre_train_summary *out)
         .eval = r->evaluated ? &r->eval : NULL,
         .replicas_equal = replicas_equal,
     };
+    if (r->trace != NULL) {
+        CADRE_TRY(cadre_trace_finish(r->trace));
+    }
     char *json;
     CADRE_TRY(cadre_summary_make(&outcome, &json));
     cadre_status status = CADRE_OK;
