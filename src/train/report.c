@@ -43,7 +43,7 @@ static const char *const styles[] = {
     "height:auto}.key{display:inline-block;margin:0 18px 6px 0;"
     "font-size:13px;color:var(--soft);white-space:nowrap}"
     ".key svg{display:inline-block;width:26px;min-width:0;height:12px;"
-    "vertical-align:-1px;margin-right:6px}\n",
+    "vertical-align:-1px;margin-right:6px}.plot+.key{margin-top:16px}\n",
     "text{font-size:12px;fill:var(--soft)}.end{text-anchor:end}"
     ".middle{text-anchor:middle}.on{fill:var(--on);font-size:11px}"
     ".grid,.mark{stroke:var(--grid);fill:none}.mark{stroke:var(--soft)}"
@@ -271,7 +271,7 @@ static cadre_status put_parts(FILE *page, const cadre_train_config *config,
     put_head(page, config, d);
     CADRE_TRY(cadre_report_loss(page, d));
     CADRE_TRY(cadre_report_throughput(page, d));
-    cadre_report_ranks(page, d);
+    CADRE_TRY(cadre_report_ranks(page, d));
     cadre_report_overlap(page, t);
     cadre_report_bytes(page, d);
     cadre_report_evaluations(page, d);

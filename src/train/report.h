@@ -28,10 +28,10 @@ typedef enum cadre_legend_shape {
 void cadre_report_legend(
     FILE *page, cadre_legend_shape shape, const char *style, const char *text);
 
-/** Errors of these: CADRE_ERR_NO_MEMORY */
+/** Errors: CADRE_ERR_NO_MEMORY */
 cadre_status cadre_report_loss(FILE *page, const cadre_report_data *data);
 cadre_status cadre_report_throughput(FILE *page, const cadre_report_data *data);
-void cadre_report_ranks(FILE *page, const cadre_report_data *data);
+cadre_status cadre_report_ranks(FILE *page, const cadre_report_data *data);
 void cadre_report_bytes(FILE *page, const cadre_report_data *data);
 void cadre_report_evaluations(FILE *page, const cadre_report_data *data);
 void cadre_report_overlap(FILE *page, const cadre_report_trace *trace);

@@ -95,12 +95,10 @@ static void name_rows(FILE *page, const rows *r)
 
 static void put_axis(FILE *page, const cadre_scale *x, double bottom)
 {
-    double ticks[CADRE_MOST_TICKS];
-    int n = cadre_ticks(x->lo, x->hi, 8, ticks);
+    cadre_tick ticks[CADRE_MOST_TICKS];
+    int n = cadre_ticks(x, 8, 0, ticks);
     for (int i = 0; i < n; i++) {
-        char text[CADRE_PAGE_NUMBER_BYTES];
-        double at = cadre_scale_at(x, ticks[i]);
-        cadre_page_short(ticks[i], text);
+        double at = ticks[i].at;
         fprintf(page, "<path class=\"grid\" d=\"M");
         cadre_page_coordinate(page, at);
         fprintf(page, " %dV", TOP);
@@ -109,7 +107,7 @@ static void put_axis(FILE *page, const cadre_scale *x, double bottom)
         cadre_page_coordinate(page, at);
         fprintf(page, "\" y=\"");
         cadre_page_coordinate(page, bottom + 16);
-        fprintf(page, "\">%s</text>\n", text);
+        fprintf(page, "\">%s</text>\n", ticks[i].text);
     }
     fprintf(page, "<text class=\"tick middle\" x=\"%d\" y=\"",
         (LEFT + CADRE_PLOT_WIDTH - RIGHT) / 2);
@@ -163,8 +161,8 @@ static void put_slice(
     fprintf(page, "<rect class=\"%s\" x=\"", style);
     cadre_page_coordinate(page, from);
     fprintf(page, "\" y=\"");
-    cadre_page_coordinate(page, moment ? at->y + 11 : at->y + 2);
-    fprintf(page, "\" height=\"%d\" width=\"", moment ? 7 : ROW - 4);
+    cadre_page_coordinate(page, moment ? at->y + 13 : at->y + 2);
+    fprintf(page, "\" height=\"%d\" width=\"", moment ? 5 : ROW - 4);
     cadre_page_coordinate(page, moment ? 1.2 : width);
     fprintf(page, "\"><title>");
     cadre_page_text(page, text);
@@ -174,7 +172,7 @@ static void put_slice(
         fprintf(page, "<text class=\"on middle\" x=\"");
         cadre_page_coordinate(page, from + width / 2);
         fprintf(page, "\" y=\"");
-        cadre_page_coordinate(page, at->y + 14);
+        cadre_page_coordinate(page, at->y + 12);
         fprintf(page, "\">leaf %d</text>", s->number);
     }
     fputc('\n', page);

@@ -19,28 +19,34 @@ static const char *const rank_styles[MOST_LINES] = {
 static void fit(const cadre_report_data *d, cadre_plot *plot)
 {
     cadre_scale_hold(&plot->x, d->columns[CADRE_COLUMN_STEP], d->n_lines);
-    if (plot->x.lo >= plot->x.hi) { // a point, or none
+    if (plot->x.lo > plot->x.hi) { // no line at all
         cadre_scale_settle(&plot->x);
+    } else if (plot->x.lo == plot->x.hi) {
+        plot->x.lo -= 1;
+        plot->x.hi += 1;
     }
     cadre_scale_settle(&plot->y);
 }
 
 // --- loss
 
-// A mean that fades over about a fiftieth of the lines, as if it had begun with
-// the first.  What is not a number is passed over.
+// The mean of about a fiftieth of the lines, half before and half behind each.
+// What is not a number is passed over.
 static void smooth(const double *values, size_t n, double *out)
 {
-    double span = (double)n / 50 > 3 ? (double)n / 50 : 3;
-    double keep = 1 - 2 / (span + 1);
+    size_t half = n / 100 > 1 ? n / 100 : 1;
     double sum = 0;
-    double weight = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (isfinite(values[i])) {
-            sum = keep * sum + values[i];
-            weight = keep * weight + 1;
+    double count = 0;
+    for (size_t i = 0, entered = 0; i < n; i++) {
+        for (; entered < n && entered <= i + half; entered++) {
+            sum += isfinite(values[entered]) ? values[entered] : 0;
+            count += isfinite(values[entered]) ? 1 : 0;
         }
-        out[i] = isfinite(values[i]) ? sum / weight : (double)NAN;
+        if (i > half && isfinite(values[i - half - 1])) {
+            sum -= values[i - half - 1];
+            count--;
+        }
+        out[i] = isfinite(values[i]) ? sum / count : (double)NAN;
     }
 }
 
@@ -109,7 +115,8 @@ typedef struct rates {
     double *low;
     double *high;
     double *middle;
-    double *scratch; // per rank
+    double *smoothed; // the middle
+    double *scratch;  // per rank
 } rates;
 
 static void fill_rates(const cadre_report_data *d, const rates *r)
@@ -122,6 +129,7 @@ static void fill_rates(const cadre_report_data *d, const rates *r)
         r->high[i] = samples / d->columns[CADRE_COLUMN_FASTEST_MS][i];
         r->middle[i] = samples / median_step_ms(d, i, r->scratch);
     }
+    smooth(r->middle, d->n_lines, r->smoothed);
 }
 
 static void draw_rates(FILE *page, const cadre_report_data *d, const rates *r)
@@ -133,18 +141,19 @@ static void draw_rates(FILE *page, const cadre_report_data *d, const rates *r)
         "of any rank since the line before, and the mean of the median rank.");
     cadre_report_legend(
         page, CADRE_LEGEND_AREA, "fill", "slowest to fastest step");
-    cadre_report_legend(page, CADRE_LEGEND_LINE, "main", "median rank");
+    cadre_report_legend(
+        page, CADRE_LEGEND_LINE, "main", "median rank, smoothed");
     cadre_plot plot;
     cadre_plot_begin(&plot, page, "plot-throughput", "Throughput",
         "Samples per second over steps");
     const double zero = 0;
     cadre_scale_hold(&plot.y, &zero, 1);
     cadre_scale_hold(&plot.y, r->high, n);
-    cadre_scale_hold(&plot.y, r->middle, n);
+    cadre_scale_hold(&plot.y, r->smoothed, n);
     fit(d, &plot);
     cadre_plot_axes(&plot, "step");
     cadre_plot_band(&plot, "fill", step, r->low, r->high, n);
-    cadre_plot_line(&plot, "main", step, r->middle, n);
+    cadre_plot_line(&plot, "main", step, r->smoothed, n);
     cadre_plot_end(&plot);
     cadre_report_section_end(page);
 }
@@ -156,11 +165,12 @@ cadre_status cadre_report_throughput(FILE *page, const cadre_report_data *data)
         .low = cadre_alloc_array(n, sizeof(double)),
         .high = cadre_alloc_array(n, sizeof(double)),
         .middle = cadre_alloc_array(n, sizeof(double)),
+        .smoothed = cadre_alloc_array(n, sizeof(double)),
         .scratch = cadre_alloc_array((size_t)data->n_ranks, sizeof(double)),
     };
     cadre_status status = CADRE_ERR_NO_MEMORY;
     if (r.low != NULL && r.high != NULL && r.middle != NULL &&
-        r.scratch != NULL) {
+        r.smoothed != NULL && r.scratch != NULL) {
         fill_rates(data, &r);
         draw_rates(page, data, &r);
         status = CADRE_OK;
@@ -168,16 +178,23 @@ cadre_status cadre_report_throughput(FILE *page, const cadre_report_data *data)
     cadre_free(r.low);
     cadre_free(r.high);
     cadre_free(r.middle);
+    cadre_free(r.smoothed);
     cadre_free(r.scratch);
     return status;
 }
 
 // --- ranks
 
-static void draw_rank_lines(FILE *page, const cadre_report_data *d)
+// Smoothed lines, one after another: the whole step of rank 0, then what each
+// rank computed.
+static void draw_rank_lines(
+    FILE *page, const cadre_report_data *d, int n_lines, double *lines)
 {
-    int n_lines = d->n_ranks < MOST_LINES ? d->n_ranks : MOST_LINES;
+    size_t n = d->n_lines;
+    smooth(d->rank_step_ms, n, lines);
     for (int r = 0; r < n_lines; r++) {
+        smooth(cadre_report_rank(d, d->rank_busy_ms, r), n,
+            lines + (size_t)(r + 1) * n);
         char text[32];
         snprintf(text, sizeof(text), "rank %d", r);
         cadre_report_legend(page, CADRE_LEGEND_LINE, rank_styles[r], text);
@@ -188,18 +205,14 @@ static void draw_rank_lines(FILE *page, const cadre_report_data *d)
         "Milliseconds that each rank computed in a step, over steps");
     const double zero = 0;
     cadre_scale_hold(&plot.y, &zero, 1);
-    cadre_scale_hold(&plot.y, d->rank_step_ms, d->n_lines);
-    for (int r = 0; r < n_lines; r++) {
-        cadre_scale_hold(
-            &plot.y, cadre_report_rank(d, d->rank_busy_ms, r), d->n_lines);
-    }
+    cadre_scale_hold(&plot.y, lines, n * ((size_t)n_lines + 1));
     fit(d, &plot);
     cadre_plot_axes(&plot, "step");
     const double *step = d->columns[CADRE_COLUMN_STEP];
-    cadre_plot_line(&plot, "whole", step, d->rank_step_ms, d->n_lines);
+    cadre_plot_line(&plot, "whole", step, lines, n);
     for (int r = 0; r < n_lines; r++) {
-        cadre_plot_line(&plot, rank_styles[r], step,
-            cadre_report_rank(d, d->rank_busy_ms, r), d->n_lines);
+        cadre_plot_line(
+            &plot, rank_styles[r], step, lines + (size_t)(r + 1) * n, n);
     }
     cadre_plot_end(&plot);
 }
@@ -286,19 +299,27 @@ static void draw_rank_bars(FILE *page, const cadre_report_data *d)
     fprintf(page, "</svg></div>\n");
 }
 
-void cadre_report_ranks(FILE *page, const cadre_report_data *data)
+cadre_status cadre_report_ranks(FILE *page, const cadre_report_data *data)
 {
     cadre_report_section(page, "Step times per rank",
-        "What each rank computed in a step, without hooks and waits of the "
-        "engine. A rank that stands above the others is the one they wait "
+        "What each rank computed in a step, smoothed, without hooks and waits "
+        "of the engine. A rank that stands above the others is the one they "
+        "wait "
         "for.");
     if (data->n_ranks == 0) {
         fprintf(page, "<p class=\"none\">No line of metrics.jsonl tells of "
                       "ranks.</p>\n");
         cadre_report_section_end(page);
-        return;
+        return CADRE_OK;
     }
-    draw_rank_lines(page, data);
+    int n_lines = data->n_ranks < MOST_LINES ? data->n_ranks : MOST_LINES;
+    double *lines = cadre_alloc_array(
+        data->n_lines, ((size_t)n_lines + 1) * sizeof(*lines));
+    if (lines == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    draw_rank_lines(page, data, n_lines, lines);
+    cadre_free(lines);
     draw_rank_bars(page, data);
     if (data->n_ranks > MOST_LINES) {
         fprintf(page,
@@ -308,6 +329,7 @@ void cadre_report_ranks(FILE *page, const cadre_report_data *data)
             data->n_ranks < MOST_BARS ? data->n_ranks : MOST_BARS);
     }
     cadre_report_section_end(page);
+    return CADRE_OK;
 }
 
 // --- bytes

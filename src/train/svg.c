@@ -47,23 +47,51 @@ void cadre_scale_settle(cadre_scale *scale)
         scale->hi = 1;
     }
     if (!(scale->hi - scale->lo > fabs(scale->hi) * 1e-9)) {
-        double half = scale->hi != 0 ? fabs(scale->hi) / 2 : 0.5;
+        double half = fabs(scale->hi) / 2;
         scale->lo -= half;
-        scale->hi += half;
+        scale->hi += half > 0 ? half : 1;
     }
     double step = round_up((scale->hi - scale->lo) / TICKS);
     scale->lo = floor(scale->lo / step + 1e-9) * step;
     scale->hi = ceil(scale->hi / step - 1e-9) * step;
 }
 
-int cadre_ticks(
-    double lo, double hi, int wanted, double ticks[CADRE_MOST_TICKS])
+// In a unit that suits the largest, with as many decimals as neighbouring ticks
+// need to differ.
+static void write_tick(
+    double value, double step, double most, char text[CADRE_PAGE_NUMBER_BYTES])
 {
-    double step = round_up((hi - lo) / wanted);
-    double first = ceil(lo / step - 1e-9);
+    static const struct {
+        double unit;
+        const char *letter;
+    } units[] = {{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}, {1, ""}};
+    size_t u = 0;
+    while (units[u].unit > 1 && most < units[u].unit * 10) {
+        u++;
+    }
+    step /= units[u].unit;
+    int decimals = step >= 1 ? 0 : (int)ceil(-log10(step) - 1e-9);
+    char number[CADRE_PAGE_NUMBER_BYTES];
+    cadre_page_fixed(
+        value / units[u].unit, decimals < 9 ? decimals : 9, number);
+    snprintf(text, CADRE_PAGE_NUMBER_BYTES, "%.40s%s", number,
+        value == 0 ? "" : units[u].letter);
+}
+
+int cadre_ticks(const cadre_scale *scale, int wanted, double least,
+    cadre_tick ticks[CADRE_MOST_TICKS])
+{
+    double step = round_up((scale->hi - scale->lo) / wanted);
+    step = step > least ? step : least;
+    double first = ceil(scale->lo / step - 1e-9);
+    double most =
+        fabs(scale->hi) > fabs(scale->lo) ? fabs(scale->hi) : fabs(scale->lo);
     int n = 0;
-    while (n < CADRE_MOST_TICKS && (first + n) * step <= hi + step * 1e-9) {
-        ticks[n] = (first + n) * step;
+    while (
+        n < CADRE_MOST_TICKS && (first + n) * step <= scale->hi + step * 1e-9) {
+        double value = (first + n) * step;
+        ticks[n].at = cadre_scale_at(scale, value);
+        write_tick(value, step, most, ticks[n].text);
         n++;
     }
     return n;
@@ -132,36 +160,21 @@ static void put_label(
     fprintf(page, "</text>\n");
 }
 
-// As many decimals as neighbouring ticks need to differ.
-static void write_tick(
-    double value, double step, char text[CADRE_PAGE_NUMBER_BYTES])
-{
-    if (fabs(value) >= 1e4) {
-        cadre_page_short(value, text);
-        return;
-    }
-    int decimals = step >= 1 ? 0 : (int)ceil(-log10(step) - 1e-9);
-    cadre_page_fixed(value, decimals < 9 ? decimals : 9, text);
-}
-
 void cadre_plot_axes(const cadre_plot *plot, const char *x_label)
 {
     FILE *page = plot->page;
-    char text[CADRE_PAGE_NUMBER_BYTES];
-    double ticks[CADRE_MOST_TICKS];
-    int n = cadre_ticks(plot->y.lo, plot->y.hi, TICKS, ticks);
+    cadre_tick ticks[CADRE_MOST_TICKS];
+    int n = cadre_ticks(&plot->y, TICKS, 0, ticks);
     for (int i = 0; i < n; i++) {
-        double y = cadre_scale_at(&plot->y, ticks[i]);
+        double y = ticks[i].at;
         put_line(page, "grid", plot->x.from, y, plot->x.to, y);
-        write_tick(ticks[i], n > 1 ? ticks[1] - ticks[0] : 1, text);
-        put_label(page, "tick end", plot->x.from - 8, y + 4, text);
+        put_label(page, "tick end", plot->x.from - 8, y + 4, ticks[i].text);
     }
-    n = cadre_ticks(plot->x.lo, plot->x.hi, 2 * TICKS, ticks);
+    n = cadre_ticks(&plot->x, 2 * TICKS, 1, ticks);
     for (int i = 0; i < n; i++) {
-        double x = cadre_scale_at(&plot->x, ticks[i]);
+        double x = ticks[i].at;
         put_line(page, "mark", x, plot->y.from, x, plot->y.from + 4);
-        write_tick(ticks[i], n > 1 ? ticks[1] - ticks[0] : 1, text);
-        put_label(page, "tick middle", x, plot->y.from + 18, text);
+        put_label(page, "tick middle", x, plot->y.from + 18, ticks[i].text);
     }
     put_label(page, "tick middle", (plot->x.from + plot->x.to) / 2,
         CADRE_PLOT_HEIGHT - 6, x_label);
@@ -178,8 +191,8 @@ typedef struct pen {
 
 static void pen_up(pen *p)
 {
-    // A point alone would not be seen; with round ends it is a dot.
-    fprintf(p->page, "%s", p->down && p->single ? "h0" : "");
+    // A point alone would not be seen.
+    fprintf(p->page, "%s", p->down && p->single ? "m-3 0h6" : "");
     p->down = false;
 }
 

@@ -10,6 +10,7 @@
 #ifndef CADRE_TRAIN_SVG_H
 #define CADRE_TRAIN_SVG_H
 
+#include "train/page.h"
 #include <stddef.h>
 #include <stdio.h>
 
@@ -51,11 +52,19 @@ void cadre_scale_settle(cadre_scale *scale);
 
 enum { CADRE_MOST_TICKS = 12 };
 
-/** Round numbers in [lo, hi], about as many as wanted; returns how many. */
-int cadre_ticks(
-    double lo, double hi, int wanted, double ticks[CADRE_MOST_TICKS]);
+typedef struct cadre_tick {
+    double at; // coordinate
+    char text[CADRE_PAGE_NUMBER_BYTES];
+} cadre_tick;
 
-/** The grid, and what stands at the axes. */
+/**
+ * Round numbers of a scale, about as many as wanted and at least so far from
+ * each other; returns how many.
+ */
+int cadre_ticks(const cadre_scale *scale, int wanted, double least,
+    cadre_tick ticks[CADRE_MOST_TICKS]);
+
+/** The grid, and what stands at the axes; x counts in whole numbers. */
 void cadre_plot_axes(const cadre_plot *plot, const char *x_label);
 
 /** A line through n points in order of x, of a class of the page's style. */

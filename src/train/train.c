@@ -14,11 +14,8 @@
 #include "train/config.h"
 #include "train/evaluate.h"
 #include "train/identity.h"
-#include "train/metrics.h"
+#include "train/records.h"
 #include "train/summary.h"
-#include "train/tensorboard.h"
-#include "train/trace.h"
-#include "train/watch.h"
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -38,12 +35,7 @@ typedef struct run {
     cadre_crew *crew;
     cadre_loader *loader;
     cadre_tally tally;
-    cadre_watch *watch;
-    cadre_watch_facts ranks; // as gathered last
-    cadre_trace *trace;      // NULL: none is wanted
-    // NULL where no files are written.
-    cadre_metrics *metrics;
-    cadre_tensorboard *tensorboard;
+    cadre_records records;
     bool evaluated; // eval is of the present parameters
     cadre_eval_result eval;
     int stopped_by;
@@ -169,33 +161,6 @@ static cadre_status create_loader(run *r)
     return cadre_loader_create(&options, &r->loader);
 }
 
-// What tells of the run while it goes on.
-static cadre_status open_records(run *r)
-{
-    const cadre_train_config *c = r->config;
-    r->ranks.rss_rank = -1;
-    CADRE_TRY(cadre_watch_create(r->world, &r->watch));
-    if (cadre_rank(r->world) == 0 && c->out[0] != '\0') {
-        CADRE_TRY(cadre_metrics_open(c->out, &r->metrics));
-        cadre_tensorboard_clear(c->out);
-        CADRE_TRY(cadre_tensorboard_open(c->out, &r->tensorboard));
-    }
-    if (c->trace_count > 0 && c->out[0] == '\0') {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "a trace needs a folder to be written into, and out is empty");
-    }
-    const cadre_trace_options trace = {
-        .world = r->world,
-        .engine = r->engine,
-        .model = r->task.model,
-        .folder = c->out,
-        .first_step = c->trace_first,
-        .n_steps = c->trace_count,
-    };
-    return c->trace_count > 0 ? cadre_trace_create(&trace, &r->trace)
-                              : CADRE_OK;
-}
-
 static cadre_status set_up(run *r)
 {
     const cadre_train_config *c = r->config;
@@ -217,15 +182,13 @@ static cadre_status set_up(run *r)
     CADRE_TRY(cadre_crew_create(
         r->task.net, c->threads, list.sizes, list.n, &r->crew));
     CADRE_TRY(cadre_tally_init(&r->tally, r->n_steps));
-    return open_records(r);
+    return cadre_records_open(
+        &r->records, r->world, c, r->engine, r->task.model);
 }
 
 static void tear_down(run *r)
 {
-    cadre_tensorboard_close(r->tensorboard);
-    cadre_metrics_close(r->metrics);
-    cadre_trace_destroy(r->trace);
-    cadre_watch_destroy(r->watch);
+    cadre_records_close(&r->records);
     cadre_tally_fini(&r->tally);
     cadre_crew_destroy(r->crew);
     cadre_loader_destroy(r->loader);
@@ -354,10 +317,10 @@ static void show(const run *r, const step_view *s)
         .bytes_sent = s->report.bytes_sent,
         .skipped = s->report.skipped,
         .world_size = cadre_world_size(r->world),
-        .slowest_rank = r->ranks.slowest_rank,
-        .slowest_excess = r->ranks.slowest_excess,
-        .rss_bytes = r->ranks.rss_bytes,
-        .rss_rank = r->ranks.rss_rank,
+        .slowest_rank = r->records.ranks.slowest_rank,
+        .slowest_excess = r->records.ranks.slowest_excess,
+        .rss_bytes = r->records.ranks.rss_bytes,
+        .rss_rank = r->records.ranks.rss_rank,
         .evaluated = s->evaluated,
         .eval_loss = s->evaluated ? r->eval.loss : 0,
         .eval_accuracy = s->evaluated ? r->eval.accuracy : 0,
@@ -365,52 +328,27 @@ static void show(const run *r, const step_view *s)
     r->hooks->progress(&progress, r->hooks->ctx);
 }
 
-static cadre_status write_scalars(const run *r, const step_view *s)
+static cadre_records_step record_of(const run *r, const step_view *s)
 {
-    const cadre_scalar scalars[] = {
-        {"loss", s->report.loss},
-        {"lr", s->report.lr},
-        {"grad_norm", s->report.grad_norm},
-        {"samples_per_second", samples_per_second(s)},
-        {"exposed_ms", s->report.exposed_ms},
-        {"hidden_ms", s->report.hidden_ms},
-        {"eval/loss", r->eval.loss},
-        {"eval/accuracy", r->eval.accuracy},
-    };
-    enum { N_SCALARS = sizeof(scalars) / sizeof(scalars[0]), OF_EVAL = 2 };
-    return cadre_tensorboard_write(r->tensorboard, s->report.step, scalars,
-        s->evaluated ? N_SCALARS : N_SCALARS - OF_EVAL);
+    return (cadre_records_step){
+        .report = &s->report, .ns = s->ns, .logged = is_logged(r, s)};
 }
 
-static cadre_status log_step(const run *r, const step_view *s)
+static cadre_status log_step(run *r, const step_view *s)
 {
-    if (r->metrics == NULL || !is_logged(r, s)) {
-        return CADRE_OK;
-    }
-    bool hashed = s->evaluated || s->last;
-    uint64_t hash = hashed ? cadre_model_hash(r->task.model) : 0;
-    const cadre_metrics_line line = {
-        .report = &s->report,
-        .step_ms = (double)s->ns * 1e-6,
-        .samples_per_second = samples_per_second(s),
-        .ranks = &r->ranks,
-        .eval = s->evaluated ? &r->eval : NULL,
-        .params_hash = hashed ? &hash : NULL,
-    };
-    CADRE_TRY(cadre_metrics_write(r->metrics, &line));
-    return write_scalars(r, s);
+    const cadre_records_step step = record_of(r, s);
+    return step.logged
+               ? cadre_records_write(&r->records, &step,
+                     s->evaluated ? &r->eval : NULL, s->evaluated || s->last)
+               : CADRE_OK;
 }
 
 // Counts a step, and gathers what ranks have to tell of it.
 static cadre_status observe(run *r, const step_view *s)
 {
     cadre_tally_add(&r->tally, &s->report, s->ns);
-    cadre_watch_add(r->watch, &s->report, s->ns);
-    if (is_logged(r, s)) {
-        CADRE_TRY(cadre_watch_gather(r->watch, &r->ranks));
-    }
-    return r->trace == NULL ? CADRE_OK
-                            : cadre_trace_add(r->trace, s->report.step);
+    const cadre_records_step step = record_of(r, s);
+    return cadre_records_take(&r->records, &step);
 }
 
 static cadre_status evaluate(run *r, step_view *s)
@@ -468,15 +406,7 @@ static cadre_status write_text(
     return status;
 }
 
-// A run is none the worse for a report that could not be written.
-static void write_report(const cadre_train_config *config)
-{
-    if (cadre_report(config) != CADRE_OK) {
-        cadre_log(CADRE_LOG_WARN, "train", "no report: %s", cadre_error_text());
-    }
-}
-
-// The summary comes last of what makes a run whole: its presence says so.
+// The summary comes last: its presence says that the run is whole.
 static cadre_status write_files(const run *r, const char *summary)
 {
     char *path = cadre_path_join(r->config->out, "model.safetensors");
@@ -485,10 +415,18 @@ static cadre_status write_files(const run *r, const char *summary)
     }
     cadre_status status = cadre_model_save(r->task.model, path);
     cadre_free(path);
-    CADRE_TRY(status);
-    CADRE_TRY(write_text(r->config->out, "summary.json", summary));
-    write_report(r->config);
-    return CADRE_OK;
+    return status != CADRE_OK
+               ? status
+               : write_text(r->config->out, "summary.json", summary);
+}
+
+// A run is none the worse for a report that could not be written, and no rank
+// waits for it.
+static void write_report(const run *r)
+{
+    if (r->records.metrics != NULL && cadre_report(r->config) != CADRE_OK) {
+        cadre_log(CADRE_LOG_WARN, "train", "no report: %s", cadre_error_text());
+    }
 }
 
 static cadre_status finish(run *r, cadre_train_summary *out)
@@ -506,13 +444,11 @@ static cadre_status finish(run *r, cadre_train_summary *out)
         .eval = r->evaluated ? &r->eval : NULL,
         .replicas_equal = replicas_equal,
     };
-    if (r->trace != NULL) {
-        CADRE_TRY(cadre_trace_finish(r->trace));
-    }
+    CADRE_TRY(cadre_records_finish(&r->records));
     char *json;
     CADRE_TRY(cadre_summary_make(&outcome, &json));
     cadre_status status = CADRE_OK;
-    if (r->metrics != NULL) {
+    if (r->records.metrics != NULL) {
         status = write_files(r, json);
     }
     // All ranks leave together, when the files are there.
@@ -523,6 +459,7 @@ static cadre_status finish(run *r, cadre_train_summary *out)
         cadre_free(json);
         return status;
     }
+    write_report(r);
     *out = (cadre_train_summary){
         .steps = r->tally.n_steps,
         .stopped_by = r->stopped_by,
