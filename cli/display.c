@@ -213,11 +213,15 @@ static void write_state(const display *d, const cadre_train_progress *p, row *r)
     row rest = {.text = text, .columns = r->columns};
     double done = (double)p->step / (double)p->n_steps;
     (void)append(r, "step %" PRId64 "/%" PRId64, p->step, p->n_steps);
-    rest.columns -= r->used < rest.columns ? r->used : rest.columns;
+    size_t before = r->used + 1; // and a blank
+    rest.columns -= before < rest.columns ? before : rest.columns;
     write_z(d->loss_z, 1, z);
     (void)append(&rest, "%5.1f%%", done * 100);
-    (void)append(&rest, p->skipped ? "loss not finite: skipped" : "loss %.4f%s",
-        p->loss, z);
+    if (p->skipped) {
+        (void)append(&rest, "step skipped");
+    } else {
+        (void)append(&rest, "loss %.4f%s", p->loss, z);
+    }
     (void)append(&rest, "lr %.1e", p->lr);
     bool clipped = d->config->clip > 0 && p->grad_norm > d->config->clip;
     (void)append(&rest, "|g| %.2f%s", p->grad_norm, clipped ? " c" : "");

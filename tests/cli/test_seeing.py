@@ -562,8 +562,10 @@ class Seeing(harness.CommandTest):
                 evaluations = [line for line in screen.lines
                                if "test loss" in line]
                 self.assertEqual(len(evaluations), 2)
-                # What comes after the display stands below it.
-                self.assertIn("60 steps, loss", screen.lines[at[0] + 2])
+                # What comes after the display stands below it; under a
+                # launcher it comes by another way, and maybe earlier.
+                if not more:
+                    self.assertIn("60 steps, loss", screen.lines[at[0] + 2])
 
     def test_the_cursor_is_never_hidden(self):
         _, written = self.on_terminal(80)
