@@ -38,6 +38,8 @@ typedef struct cadre_train_config {
     uint64_t seed;        // train.seed
     int64_t eval_every;   // train.eval_every; 0: at the end only
     int64_t log_every;    // train.log_every
+    int64_t trace_first;  // --trace: steps that trace.json shows,
+    int64_t trace_count;  // and how many; 0: no trace
 
     cadre_optimizer optimizer; // optim.name; hyper-parameters are values:
     double lr;                 // optim.lr          here 0 means 0
@@ -56,9 +58,6 @@ typedef struct cadre_train_config {
     double bucket_mb;   // parallel.bucket_mb, MiB
     char transport[16]; // parallel.transport, as in cadre_init_options
     int timeout_ms;     // parallel.timeout_ms
-
-    int64_t trace_first; // --trace: steps that trace.json shows,
-    int64_t trace_count; // and how many; 0: no trace
 } cadre_train_config;
 
 /** Built-in recipes: the i-th name and what it is, or NULL after the last. */
