@@ -112,7 +112,7 @@ static void put_axis(FILE *page, const cadre_scale *x, double bottom)
     fprintf(page, "<text class=\"tick middle\" x=\"%d\" y=\"",
         (LEFT + CADRE_PLOT_WIDTH - RIGHT) / 2);
     cadre_page_coordinate(page, bottom + AXIS - 6);
-    fprintf(page, "\">ms since the step began</text>\n");
+    fprintf(page, "\">ms since the first rank began</text>\n");
 }
 
 // What a slice is called, and how it is drawn.
