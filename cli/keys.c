@@ -47,6 +47,7 @@ typedef struct key {
 static_assert(sizeof(cadre_optimizer) == sizeof(int), "set as an int");
 static_assert(sizeof(cadre_schedule) == sizeof(int), "set as an int");
 static_assert(sizeof(cadre_mode) == sizeof(int), "set as an int");
+static_assert(sizeof(cadre_overlap) == sizeof(int), "set as an int");
 
 // clang-format off
 static const choice precisions[] = {{"f32", 0, false}, {"bf16", 1, true}, {0}};
@@ -54,12 +55,13 @@ static const choice optimizers[] = {{"sgd", CADRE_SGD, false},
     {"adamw", CADRE_ADAMW, false}, {"lars", 0, true}, {"lamb", 0, true}, {0}};
 static const choice schedules[] = {{"constant", CADRE_CONSTANT, false},
     {"cosine", 0, true}, {"linear", 0, true}, {"step", 0, true}, {0}};
-static const choice modes[] = {{"ddp", CADRE_DDP, false}, {"zero1", 0, true},
+static const choice modes[] = {{"ddp", CADRE_DDP, false}, {"zero1", CADRE_ZERO1, false},
     {"zero2", 0, true}, {"zero3", 0, true}, {"local", 0, true},
     {"diloco", 0, true}, {"fedavg", 0, true}, {"server", 0, true}, {0}};
 static const choice folds[] = {{"deferred", CADRE_FOLD_DEFERRED, false},
     {"eager", CADRE_FOLD_EAGER, false}, {0}};
-static const choice overlaps[] = {{"off", 0, false}, {"on", 0, true}, {0}};
+static const choice overlaps[] = {{"on", CADRE_OVERLAP_ON, false},
+    {"off", CADRE_OVERLAP_OFF, false}, {0}};
 static const choice orders[] =
     {{"canonical", 0, false}, {"ring", 0, true}, {0}};
 static const choice transports[] = {{"auto", 0, false}, {"inproc", 0, false},
@@ -104,8 +106,8 @@ static const key keys[] = {
     {"parallel.mode", KEY_CHOICE, AT(mode), .choices = modes, .help = "what ranks share"},
     {"parallel.leaves", KEY_INT, AT(leaves), 1, 65536, .help = "parts of a batch (ranks x threads)"},
     {"parallel.fold", KEY_FOLD, AT(fold), .choices = folds, .help = "or a power of two; never bits"},
-    {"parallel.bucket_mb", KEY_REAL, AT(bucket_mb), 1e-6, 65536, .help = "MiB of gradients sent together"},
-    {"parallel.overlap", KEY_FIXED, .choices = overlaps, .help = "send while backward goes on"},
+    {"parallel.bucket_mb", KEY_REAL, AT(bucket_mb), 1e-6, 65536, .help = "most MiB of gradients sent together"},
+    {"parallel.overlap", KEY_CHOICE, AT(overlap), .choices = overlaps, .help = "send while backward goes on"},
     {"parallel.order", KEY_FIXED, .choices = orders, .help = "of summation"},
     {"parallel.transport", KEY_WORD, AT(transport), .choices = transports, .help = "inproc: ranks are threads"},
     {"parallel.timeout_ms", KEY_INT, AT(timeout_ms), 1, 86400000, .help = "a rank silent that long is lost"},

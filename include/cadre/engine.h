@@ -39,11 +39,17 @@ extern "C" {
 typedef struct cadre_engine cadre_engine;
 
 typedef enum cadre_mode {
-    CADRE_DDP = 0, // parameters, gradients, optimizer state on every rank
+    CADRE_DDP = 0,   // parameters, gradients, optimizer state on every rank
+    CADRE_ZERO1 = 1, // optimizer state sharded: every rank updates its share
 } cadre_mode;
 
+typedef enum cadre_overlap {
+    CADRE_OVERLAP_ON = 0,  // gradients travel while backward goes on
+    CADRE_OVERLAP_OFF = 1, // not before the leaves of a block are closed
+} cadre_overlap;
+
 typedef enum cadre_optimizer {
-    CADRE_NONE = 0, // the caller's own; see cadre_model_grad()
+    CADRE_NONE = 0, // the caller's own; see cadre_model_grad(); ddp only
     CADRE_SGD = 1,
     CADRE_ADAMW = 2, // Loshchilov, Hutter, "Decoupled Weight Decay", 2019
 } cadre_optimizer;
@@ -72,7 +78,10 @@ typedef struct cadre_engine_options {
     // Leaves that a rank adds up before ranks reduce: a power of two, or one
     // of the two words above.  0: deferred.  Memory and traffic, never bits.
     int fold;
-    size_t bucket_bytes; // of gradients that travel together; 0: 25 MiB
+    // Most of the gradients that travel together; large models have smaller
+    // ones.  0: 25 MiB.
+    size_t bucket_bytes;
+    cadre_overlap overlap;
 
     cadre_optimizer optimizer;
     double lr;           // 0: 1e-3 (adamw), 1e-1 (sgd)
@@ -98,8 +107,9 @@ typedef struct cadre_step_report {
     int64_t weight;    // samples (tokens) of this step, over all ranks
     uint32_t stop;     // all ranks' bits of cadre_engine_request_stop(), or-ed
     double exposed_ms; // time in hooks and waits, mean of this rank's threads
-    double hidden_ms;  // communication under way while threads computed
-    uint64_t bytes_sent;     // gradients that left this rank in this step
+    double hidden_ms;  // time with communication under way, less what of it is
+                       // in exposed_ms; at least 0
+    uint64_t bytes_sent;     // gradients, or parameters, that left this rank
     uint64_t overhead_bytes; // headers and control that left it
 } cadre_step_report;
 
@@ -157,7 +167,8 @@ CADRE_API CADRE_MUST_CHECK bool cadre_leaf_next(
 CADRE_API float *cadre_leaf_grad(cadre_engine *engine, int leaf, int index);
 
 /**
- * Says that the last write to this gradient of this leaf is done.
+ * Says that the last write to this gradient of this leaf is done.  May add up
+ * and send what is complete with it, and move what is under way; never waits.
  *
  * A parameter that a leaf did not use is neither asked for nor marked; it
  * counts as zero.
@@ -185,8 +196,9 @@ CADRE_API CADRE_MUST_CHECK cadre_status cadre_leaf_end(
  * Waits for all ranks' gradients, decides (clip, skip) and updates.
  *
  * All ranks decide from the same bits.  out may be NULL.  After an error, but
- * for CADRE_ERR_NOT_FINITE, the step is closed, no rank has updated, and the
- * group is over: the other ranks were told why, and cadre_step_begin() says so.
+ * for CADRE_ERR_NOT_FINITE, the step is closed and the group is over: the other
+ * ranks were told why, and cadre_step_begin() says so.  In ddp no rank has
+ * updated then; in zero1 a rank may have been lost in the middle of the update.
  *
  * Errors: CADRE_ERR_STATE  no step is open, or a leaf was not closed
  *         CADRE_ERR_NOT_FINITE  ten steps in a row were skipped
@@ -230,10 +242,11 @@ typedef struct cadre_event {
     int32_t leaf;    // or -1
     int32_t index;   // parameter of GRAD_READY; number of a chunk's exchange
                      // in its step; or -1
-    int32_t bucket;  // or -1
+    int32_t bucket;  // also of an UPDATE that is an owner's; or -1
     int32_t round;   // or -1
-    bool gather;     // of a chunk: sums travel to all, not parts to an owner
-    uint64_t nbytes; // of a chunk
+    bool gather;     // of a chunk: sums, or parameters, travel to all, and not
+                     // parts to an owner
+    uint64_t nbytes; // of a chunk: what this rank sends
 } cadre_event;
 
 /**

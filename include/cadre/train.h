@@ -52,12 +52,13 @@ typedef struct cadre_train_config {
     int64_t warmup_steps;      // optim.warmup_steps
     cadre_schedule schedule;   // optim.schedule
 
-    cadre_mode mode;    // parallel.mode
-    int leaves;         // parallel.leaves; 0: ranks x threads
-    int fold;           // parallel.fold, as in cadre_engine_options
-    double bucket_mb;   // parallel.bucket_mb, MiB
-    char transport[16]; // parallel.transport, as in cadre_init_options
-    int timeout_ms;     // parallel.timeout_ms
+    cadre_mode mode;       // parallel.mode
+    int leaves;            // parallel.leaves; 0: ranks x threads
+    int fold;              // parallel.fold, as in cadre_engine_options
+    double bucket_mb;      // parallel.bucket_mb, MiB
+    cadre_overlap overlap; // parallel.overlap
+    char transport[16];    // parallel.transport, as in cadre_init_options
+    int timeout_ms;        // parallel.timeout_ms
 } cadre_train_config;
 
 /** Built-in recipes: the i-th name and what it is, or NULL after the last. */

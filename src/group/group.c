@@ -118,6 +118,11 @@ cadre_status cadre_group_break(
         group, cadre_watch_fail(group->watch, status, suspect, text));
 }
 
+cadre_order cadre_group_order(const cadre_group *group)
+{
+    return group->order;
+}
+
 cadre_status cadre_group_fail(
     cadre_group *group, cadre_status status, const char *text)
 {

@@ -12,6 +12,14 @@
 #include "group/watch.h"
 #include "transport/transport.h"
 
+/** In which order ranks are summed (docs/numerics.md). */
+typedef enum cadre_order {
+    CADRE_ORDER_CANONICAL = 0, // along the tree, whatever the ranks
+    CADRE_ORDER_RING = 1,      // around the ring of ranks
+} cadre_order;
+
+cadre_order cadre_group_order(const cadre_group *group);
+
 /**
  * Makes a group of an open transport and its watch; takes both, also on an
  * error.  For a group of one both may be NULL.
@@ -45,6 +53,19 @@ typedef struct cadre_part {
 cadre_status cadre_exchange(cadre_group *group, cadre_call call,
     const cadre_part *sends, int n_sends, const cadre_part *receives,
     int n_receives, cadre_work **out);
+
+/** When an operation that is waited for from now on has lasted too long. */
+cadre_deadline cadre_group_deadline(const cadre_group *group);
+
+/**
+ * As cadre_work_test(), but sleeps until something moves or wakes it.  Passing
+ * the deadline is a failure, as in cadre_work_wait().
+ */
+cadre_status cadre_work_await(
+    cadre_work *work, cadre_deadline deadline, bool *done);
+
+/** Ends a sleep of another thread in cadre_work_await().  Any thread. */
+void cadre_group_wake(cadre_group *group);
 
 /** Moves data without sleeping.  CADRE_OK while the group is whole. */
 cadre_status cadre_group_progress(cadre_group *group);

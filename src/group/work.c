@@ -317,6 +317,41 @@ static cadre_status fail_timeout(cadre_group *group, int64_t limit_ms)
     return cadre_group_break(group, CADRE_ERR_TIMEOUT, -1, text);
 }
 
+// How long an operation may last, in timeouts (docs/adr/0008).
+enum { TIMEOUTS_TO_LAST = 10 };
+
+static int64_t most_ms(const cadre_group *group)
+{
+    return (int64_t)TIMEOUTS_TO_LAST * group->timeout_ms;
+}
+
+cadre_deadline cadre_group_deadline(const cadre_group *group)
+{
+    return cadre_deadline_in_ms(most_ms(group));
+}
+
+cadre_status cadre_work_await(
+    cadre_work *work, cadre_deadline deadline, bool *done)
+{
+    cadre_group *group = work->group;
+    // An exchange without parts is over before anything moves.
+    bool over = work->state == CADRE_WORK_DONE ||
+                (work->state == CADRE_WORK_STARTED && work->is_exchange &&
+                    cadre_transfer_set_is_done(&work->direct.transfers));
+    CADRE_TRY(step(group, over ? 0 : deadline));
+    *done = work->state == CADRE_WORK_DONE;
+    return *done || cadre_now_ns() < deadline
+               ? CADRE_OK
+               : fail_timeout(group, most_ms(group));
+}
+
+void cadre_group_wake(cadre_group *group)
+{
+    if (group->transport != NULL) {
+        cadre_transport_wake(group->transport);
+    }
+}
+
 cadre_status cadre_work_wait(cadre_work *work, int timeout_ms)
 {
     if (work == NULL) {
@@ -324,8 +359,7 @@ cadre_status cadre_work_wait(cadre_work *work, int timeout_ms)
     }
     cadre_group *group = work->group;
     CADRE_ASSERT(work->state != CADRE_WORK_FREE);
-    int64_t limit_ms =
-        timeout_ms > 0 ? timeout_ms : (int64_t)10 * group->timeout_ms;
+    int64_t limit_ms = timeout_ms > 0 ? timeout_ms : most_ms(group);
     cadre_deadline deadline = cadre_deadline_in_ms(limit_ms);
 
     cadre_status status = cadre_group_check(group);

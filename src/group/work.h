@@ -49,6 +49,7 @@ struct cadre_group {
     int rank;
     int world_size;
     int timeout_ms;
+    cadre_order order;
     cadre_transport *transport; // NULL for a group of one
     cadre_watch *watch;         // as well
 

@@ -66,12 +66,29 @@ static cadre_status check_numbers(const cadre_engine_options *o)
     return CADRE_OK;
 }
 
-static cadre_status check_options(const cadre_engine_options *o)
+static cadre_status check_mode(const cadre_engine_options *o)
 {
-    if (cadre_placement_of((int)o->mode) == NULL) {
+    const cadre_placement_row *row = cadre_placement_of((int)o->mode);
+    if (row == NULL) {
         return cadre_fail(
             CADRE_ERR_INVALID_ARG, "engine: there is no mode %d", (int)o->mode);
     }
+    if (row->optimizer == CADRE_SHARDED && o->optimizer == CADRE_NONE) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "engine: mode %s shards the optimizer's state, and there is no "
+            "optimizer: choose one, or the mode ddp",
+            row->mode);
+    }
+    if (o->overlap != CADRE_OVERLAP_ON && o->overlap != CADRE_OVERLAP_OFF) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "engine: overlap is %d, it must be on or off", (int)o->overlap);
+    }
+    return CADRE_OK;
+}
+
+static cadre_status check_options(const cadre_engine_options *o)
+{
+    CADRE_TRY(check_mode(o));
     if (o->optimizer > CADRE_ADAMW || o->schedule != CADRE_CONSTANT) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "engine: there is no optimizer %d or no schedule %d",
@@ -132,6 +149,7 @@ static cadre_status compare_options(
 {
     const cadre_setting settings[] = {
         {"mode", (double)o->mode},
+        {"order", (double)cadre_group_order(group)},
         {"leaves", (double)o->leaves},
         {"fold", (double)o->fold},
         {"bucket_bytes", (double)o->bucket_bytes},
@@ -188,18 +206,54 @@ static cadre_status make_leaves(cadre_engine *e)
     void *memory;
     CADRE_TRY(cadre_arena_alloc(e->group, e->gradients_bytes, &memory));
     e->gradients = memory;
-    return cadre_leaves_init(
-        &e->leaves, layout, &dealing, rank, e->gradients, n_windows);
+    CADRE_TRY(cadre_buckets_init(
+        &e->buckets, layout, dealing.world_size, e->o.bucket_bytes));
+    return cadre_leaves_init(&e->leaves, layout, &e->buckets, &dealing, rank,
+        e->gradients, n_windows);
 }
 
 static cadre_status make_record(cadre_engine *e)
 {
     size_t of_leaf = 2 + (size_t)e->model->layout.n_segments;
-    size_t of_step = 3; // control, update, end
-    return e->o.record
-               ? cadre_record_create(
-                     (size_t)e->leaves.n_own * of_leaf + of_step, &e->record)
-               : CADRE_OK;
+    size_t of_exchange = 3;
+    size_t of_step = 2; // control, end
+    size_t n_updates = (size_t)e->buckets.n_buckets;
+    size_t n_exchanges = (size_t)cadre_fold_exchanges(e->fold);
+    return e->o.record ? cadre_record_create((size_t)e->leaves.n_own * of_leaf +
+                                                 n_exchanges * of_exchange +
+                                                 n_updates + of_step,
+                             &e->record)
+                       : CADRE_OK;
+}
+
+// The optimizer's planes: as a whole, or this rank's shards.
+static cadre_status make_slots(cadre_engine *e)
+{
+    const cadre_layout *layout = &e->model->layout;
+    size_t elements = layout->n_elements;
+    if (e->placement->optimizer == CADRE_SHARDED) {
+        e->slot_parts =
+            cadre_alloc_array((size_t)layout->n_units, sizeof(*e->slot_parts));
+        if (e->slot_parts == NULL) {
+            return CADRE_ERR_NO_MEMORY;
+        }
+        elements = cadre_plane_shard(layout, cadre_rank(e->group),
+            cadre_world_size(e->group), e->slot_parts);
+    }
+    int wanted = e->optim->slots_used(&e->hyper);
+    for (; e->n_slots < wanted; e->n_slots++) {
+        float *data = cadre_alloc_array(elements, sizeof(*data));
+        if (data == NULL) {
+            return CADRE_ERR_NO_MEMORY;
+        }
+        e->slots[e->n_slots] = (cadre_plane){
+            .name = e->optim->slot_names[e->n_slots],
+            .data = data,
+            .nbytes = elements * sizeof(*data),
+            .parts = e->slot_parts,
+        };
+    }
+    return CADRE_OK;
 }
 
 static cadre_status make_optimizer(cadre_engine *e)
@@ -218,18 +272,22 @@ static cadre_status make_optimizer(cadre_engine *e)
         .eps = e->o.eps,
     };
     e->powers = (cadre_powers){.beta1 = 1.0, .beta2 = 1.0};
-    size_t nbytes = e->model->layout.n_elements * sizeof(float);
-    int wanted = e->optim->slots_used(&e->hyper);
-    for (; e->n_slots < wanted; e->n_slots++) {
-        float *data = cadre_alloc(nbytes);
-        if (data == NULL) {
-            return CADRE_ERR_NO_MEMORY;
-        }
-        e->slots[e->n_slots] = (cadre_plane){
-            .name = e->optim->slot_names[e->n_slots],
-            .data = data,
-            .nbytes = nbytes,
-        };
+    return make_slots(e);
+}
+
+// Where updates are made by owners, these publish the parameters.
+static cadre_status find_values(cadre_engine *e)
+{
+    if (e->placement->optimizer != CADRE_SHARDED) {
+        return CADRE_OK;
+    }
+    size_t n = (size_t)e->model->layout.n_segments;
+    e->values = cadre_alloc_array(n, sizeof(*e->values));
+    if (e->values == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    for (size_t i = 0; i < n; i++) {
+        e->values[i] = cadre_model_values(e->model, (int)i);
     }
     return CADRE_OK;
 }
@@ -237,11 +295,14 @@ static cadre_status make_optimizer(cadre_engine *e)
 static cadre_status make_parts(cadre_engine *e)
 {
     CADRE_TRY(make_leaves(e));
+    CADRE_TRY(find_values(e));
     const cadre_fold_options fold = {
         .group = e->group,
         .layout = &e->model->layout,
+        .buckets = &e->buckets,
         .leaves = &e->leaves,
-        .bucket_bytes = e->o.bucket_bytes,
+        .published = e->values,
+        .overlap = e->o.overlap == CADRE_OVERLAP_ON,
     };
     CADRE_TRY(cadre_fold_create(&fold, &e->fold));
     CADRE_TRY(cadre_control_create(e->group, &e->control));
@@ -273,6 +334,7 @@ cadre_status cadre_engine_create(
     e->model = model;
     e->group = model->group;
     e->o = o;
+    e->placement = cadre_placement_of((int)o.mode);
     model->has_engine = true;
     cadre_status status = make_parts(e);
     if (status != CADRE_OK) {
@@ -301,10 +363,13 @@ void cadre_engine_destroy(cadre_engine *engine)
     for (int i = 0; i < engine->n_slots; i++) {
         cadre_free(engine->slots[i].data);
     }
+    cadre_free(engine->slot_parts);
+    cadre_free(engine->values);
     cadre_record_destroy(engine->record);
     cadre_control_destroy(engine->control);
     cadre_fold_destroy(engine->fold);
     cadre_leaves_fini(&engine->leaves);
+    cadre_buckets_fini(&engine->buckets);
     cadre_arena_free(engine->group, engine->gradients);
     engine->model->grads = NULL;
     engine->model->has_engine = false;
@@ -362,26 +427,4 @@ cadre_status cadre_engine_replicas_equal(cadre_engine *engine, bool *equal)
     }
     return cadre_compare_word(
         engine->group, cadre_model_hash(engine->model), equal);
-}
-
-// --- update ---
-
-void cadre_engine_update(
-    cadre_engine *engine, const float *grads, float scale, double lr)
-{
-    cadre_scalars scalars =
-        engine->optim->scalars(&engine->hyper, lr, &engine->powers);
-    const cadre_layout *layout = &engine->model->layout;
-    for (int i = 0; i < layout->n_segments; i++) {
-        const cadre_segment *s = &layout->segments[i];
-        if (s->frozen) {
-            continue;
-        }
-        float *slots[CADRE_MAX_SLOTS] = {NULL};
-        for (int j = 0; j < engine->n_slots; j++) {
-            slots[j] = engine->slots[j].data + s->offset;
-        }
-        engine->optim->update(&scalars, scale, grads + s->offset, slots,
-            cadre_model_values(engine->model, i), s->count);
-    }
 }

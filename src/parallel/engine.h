@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The inside of an engine: what making one (engine.c) and stepping with it
-// (step.c) share.
+// The inside of an engine: what making one (engine.c), stepping with it (step.c)
+// and updating (update.c) share.
 
 #ifndef CADRE_PARALLEL_ENGINE_H
 #define CADRE_PARALLEL_ENGINE_H
@@ -14,6 +14,7 @@
 #include "parallel/leaves.h"
 #include "parallel/model.h"
 #include "parallel/record.h"
+#include "state/placement.h"
 #include <stdatomic.h>
 
 struct cadre_engine {
@@ -23,14 +24,20 @@ struct cadre_engine {
     const cadre_optim_ops *optim; // NULL: the caller's own
     cadre_hyper hyper;
 
+    const cadre_placement_row *placement; // of the mode
+
     float *gradients; // the leaves' windows, in the arena
     size_t gradients_bytes;
+    cadre_buckets buckets;
     cadre_leaves leaves;
     cadre_fold *fold;
     cadre_control_exchange *control;
     cadre_record *record;               // NULL: nothing is recorded
     cadre_plane slots[CADRE_MAX_SLOTS]; // the optimizer's state
     int n_slots;
+    // Where that is sharded; else NULL.
+    cadre_plane_part *slot_parts; // per unit
+    float **values;               // per segment: its parameters
 
     // State that goes from step to step.
     int64_t step;    // begun so far
@@ -44,14 +51,31 @@ struct cadre_engine {
     bool open;
     uint64_t payload_before;
     uint64_t overhead_before;
-    atomic_int_fast64_t hook_ns; // that threads spent in hooks and waits
-    bool advancing;       // some thread moves folds; guarded by leaves.mu
-    cadre_status failure; // the step's first; guarded by leaves.mu
+    atomic_int_fast64_t hook_ns;      // that threads spent in hooks and waits
+    atomic_int_fast64_t busy_hook_ns; // of it, with exchanges under way
+    atomic_bool busy;                 // exchanges are under way
+    atomic_bool advancing;            // some thread moves folds
+    atomic_bool news;                 // a chunk was completed since it looked
+    cadre_status failure;             // the step's first; guarded by leaves.mu
     char failure_text[CADRE_FAIL_TEXT_BYTES]; // guarded by leaves.mu
 };
 
-/** Makes the update of a step: rate lr, gradients' sums times scale. */
+/** The numbers of one step's update. */
+typedef struct cadre_update {
+    cadre_scalars scalars;
+    float scale; // gradients are their sums times this
+} cadre_update;
+
+/** Begins the update of a step at rate lr. */
+cadre_update cadre_engine_begin_update(
+    cadre_engine *engine, float scale, double lr);
+
+/** Updates all parameters from the sums in a plane of the layout. */
 void cadre_engine_update(
-    cadre_engine *engine, const float *grads, float scale, double lr);
+    cadre_engine *engine, const cadre_update *update, const float *grads);
+
+/** Updates this rank's part of a bucket from what its folds came to. */
+void cadre_engine_update_bucket(
+    cadre_engine *engine, const cadre_update *update, int bucket);
 
 #endif // CADRE_PARALLEL_ENGINE_H

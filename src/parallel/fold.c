@@ -1,134 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "parallel/fold.h"
+#include "parallel/fold_impl.h"
 
 #include "base/alloc.h"
 #include "base/check.h"
-#include "base/fail.h"
+#include "base/clock.h"
 #include "base/hash.h"
-#include "kernel/reduce.h"
-#include "kernel/squares.h"
-#include "parallel/bucket.h"
-#include "state/tree.h"
-
-// Exchanges in flight; fewer than the works that a group can hold.
-enum { MOST_POSTED = 32 };
-
-// A bucket as its owner sees it: arrays of the owned part's elements.
-typedef struct owned {
-    float **free; // stack of arrays
-    int n_free;
-    float **received; // per rank: its node of the round in flight
-    float *plane;     // this rank's own node, if it stays where it is; or NULL
-    cadre_tree tree;
-    float *sum;               // after the last round: an array, or plane
-    cadre_run *received_runs; // per rank
-    cadre_part *sends;        // per rank
-    cadre_part *receives;
-} owned;
-
-struct cadre_fold {
-    cadre_fold_options o;
-    cadre_buckets buckets;
-    int rank;
-    int n;
-    int rounds;
-    int level;  // of a block's node: log2 k
-    bool local; // a group of one with one block: nothing to do
-    uint64_t layout_hash;
-    owned *owned; // per bucket
-    int n_arrays; // per bucket
-    float *arrays;
-    uint64_t arrays_bytes;
-    void *tables; // storage of the pointers in owned
-
-    int n_operations;
-    int posted;
-    int finished;
-    cadre_work *works[MOST_POSTED]; // operation i's at i mod MOST_POSTED
-    float *result;                  // the plane that takes the sums
-    cadre_exact squares;
-    bool finite;
-};
-
-// An operation by its number in the sequence.
-typedef struct operation {
-    bool gather;
-    int round;
-    int bucket;
-} operation;
-
-static operation operation_at(const cadre_fold *f, int i)
-{
-    int n_folds = f->rounds * f->buckets.n_buckets;
-    if (i < n_folds) {
-        return (operation){.round = i / f->buckets.n_buckets,
-            .bucket = i % f->buckets.n_buckets};
-    }
-    return (operation){.gather = true, .bucket = i - n_folds};
-}
-
-static bool has_block(const cadre_fold *f, int rank, int round)
-{
-    return cadre_dealing_has_block(&f->o.leaves->dealing, rank, round);
-}
 
 // --- making ---
 
-static int log2_up(int value)
+int cadre_fold_tree_arrays(int n_nodes)
 {
     int bits = 0;
-    while (bits < 31 && 1 << bits < value) {
+    while (bits < 31 && 1 << bits < n_nodes) {
         bits++;
     }
-    return bits;
+    return bits + 2;
 }
 
 // The tables of pointers of all buckets, in one block of memory.
 static cadre_status make_tables(cadre_fold *f)
 {
     size_t n = (size_t)f->n;
+    // The ring has two runs of arrays, also in a group of one.
+    size_t n_runs = n < 2 ? 2 : n;
     size_t n_arrays = (size_t)f->n_arrays;
     size_t per_bucket = n_arrays * sizeof(float *) + n * sizeof(float *) +
-                        n * sizeof(cadre_run) + 2 * n * sizeof(cadre_part);
-    size_t n_buckets = (size_t)f->buckets.n_buckets;
+                        n_runs * sizeof(cadre_run) + 2 * n * sizeof(cadre_part);
+    size_t n_buckets = (size_t)f->o.buckets->n_buckets;
     char *at = cadre_alloc_array(n_buckets, per_bucket);
-    f->owned = cadre_alloc_array(n_buckets, sizeof(*f->owned));
+    f->buckets = cadre_alloc_array(n_buckets, sizeof(*f->buckets));
     f->tables = at;
-    if (at == NULL || f->owned == NULL) {
+    if (at == NULL || f->buckets == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
     // Every element is a multiple of a pointer's size, so all stay aligned.
-    for (size_t b = 0; b < n_buckets; b++) {
-        owned *own = &f->owned[b];
-        own->free = (float **)(void *)at;
+    for (size_t i = 0; i < n_buckets; i++) {
+        cadre_folding *b = &f->buckets[i];
+        b->own.part = &f->o.buckets->buckets[i].parts[f->rank];
+        b->own.free = (float **)(void *)at;
         at += n_arrays * sizeof(float *);
-        own->received = (float **)(void *)at;
+        b->received = (float **)(void *)at;
         at += n * sizeof(float *);
-        own->received_runs = (cadre_run *)(void *)at;
-        at += n * sizeof(cadre_run);
-        own->sends = (cadre_part *)(void *)at;
+        b->array_runs = (cadre_run *)(void *)at;
+        at += n_runs * sizeof(cadre_run);
+        b->sends = (cadre_part *)(void *)at;
         at += n * sizeof(cadre_part);
-        own->receives = (cadre_part *)(void *)at;
+        b->receives = (cadre_part *)(void *)at;
         at += n * sizeof(cadre_part);
     }
     return CADRE_OK;
 }
 
-static size_t owned_count(const cadre_fold *f, int bucket)
-{
-    return f->buckets.buckets[bucket].parts[f->rank].count;
-}
-
 static cadre_status make_arrays(cadre_fold *f)
 {
     size_t total = 0;
-    for (int b = 0; b < f->buckets.n_buckets; b++) {
-        total += owned_count(f, b) * (size_t)f->n_arrays;
+    for (int i = 0; i < f->o.buckets->n_buckets; i++) {
+        total += f->way->array_elements(f, i) * (size_t)f->n_arrays;
     }
     f->arrays_bytes = total * sizeof(float);
     f->arrays = cadre_alloc(f->arrays_bytes);
     return f->arrays == NULL ? CADRE_ERR_NO_MEMORY : CADRE_OK;
+}
+
+static cadre_status make_parts(cadre_fold *f)
+{
+    CADRE_TRY(cadre_sequence_init(&f->sequence, f->n_rounds,
+        f->o.buckets->n_buckets, f->way->n_steps(f), f->o.published == NULL));
+    f->n_arrays = f->local ? 0 : f->way->n_arrays(f);
+    CADRE_TRY(make_tables(f));
+    return make_arrays(f);
 }
 
 cadre_status cadre_fold_create(
@@ -139,32 +80,16 @@ cadre_status cadre_fold_create(
         return CADRE_ERR_NO_MEMORY;
     }
     const cadre_dealing *d = &options->leaves->dealing;
+    bool ring = cadre_group_order(options->group) == CADRE_ORDER_RING;
     f->o = *options;
+    f->way = ring ? &cadre_fold_ring : &cadre_fold_direct;
     f->rank = cadre_rank(options->group);
     f->n = cadre_world_size(options->group);
-    f->rounds = cadre_dealing_rounds(d);
+    f->n_rounds = cadre_dealing_rounds(d);
     f->level = cadre_dealing_level(d);
     f->local = cadre_dealing_blocks(d) == 1 && f->n == 1;
     f->layout_hash = cadre_layout_hash(options->layout);
-    // What a round brings, and with more rounds what the tree keeps.
-    f->n_arrays = f->n - 1;
-    if (f->rounds > 1) {
-        f->n_arrays += log2_up(cadre_dealing_blocks(d)) + 2;
-    }
-
-    cadre_status status = cadre_buckets_init(
-        &f->buckets, options->layout, f->n, options->bucket_bytes);
-    f->n_operations = (f->rounds + 1) * f->buckets.n_buckets;
-    if (f->local) {
-        f->n_operations = 0;
-        f->n_arrays = 0;
-    }
-    if (status == CADRE_OK) {
-        status = make_tables(f);
-    }
-    if (status == CADRE_OK) {
-        status = make_arrays(f);
-    }
+    cadre_status status = make_parts(f);
     if (status != CADRE_OK) {
         cadre_fold_destroy(f);
         return status;
@@ -178,257 +103,266 @@ void cadre_fold_destroy(cadre_fold *fold)
     if (fold == NULL) {
         return;
     }
-    cadre_buckets_fini(&fold->buckets);
+    cadre_sequence_fini(&fold->sequence);
     cadre_free(fold->arrays);
-    cadre_free(fold->owned);
+    cadre_free(fold->buckets);
     cadre_free(fold->tables);
     cadre_free(fold);
 }
 
-void cadre_fold_begin(cadre_fold *f)
+// Turns up to the decisions, and in all.
+static int turns_until_summed(const cadre_fold *f)
 {
+    return f->local ? 0 : f->sequence.n_until_summed;
+}
+
+static int turns(const cadre_fold *f)
+{
+    return f->local ? 0 : f->sequence.n_turns;
+}
+
+int cadre_fold_exchanges(const cadre_fold *fold)
+{
+    return turns(fold);
+}
+
+void cadre_fold_begin(cadre_fold *f, cadre_record *record)
+{
+    f->record = record;
     float *array = f->arrays;
-    for (int b = 0; b < f->buckets.n_buckets; b++) {
-        owned *own = &f->owned[b];
-        own->tree = (cadre_tree){0};
-        own->plane = NULL;
-        own->sum = NULL;
-        own->n_free = f->n_arrays;
-        for (int i = 0; i < f->n_arrays; i++) {
-            own->free[i] = array;
-            array += owned_count(f, b);
-        }
+    for (int i = 0; i < f->o.buckets->n_buckets; i++) {
+        cadre_folding *b = &f->buckets[i];
+        size_t elements = f->way->array_elements(f, i);
+        cadre_owned_begin(&b->own, array, f->n_arrays, elements);
+        array += elements * (size_t)f->n_arrays;
+        b->rounds_done = 0;
+        b->steps_done = 0;
+        b->node = NULL;
+        b->passing = NULL;
     }
     f->posted = 0;
     f->finished = 0;
+    f->n_updated = 0;
     f->result = NULL;
     f->squares = (cadre_exact){0};
     f->finite = true;
+    f->busy_ns = 0;
 }
 
 // --- posting ---
 
-static cadre_call call_of(const cadre_fold *f, const operation *op)
+static void note(cadre_fold *f, cadre_event_kind kind, int number)
 {
-    uint64_t which[2] = {(uint64_t)op->round, (uint64_t)op->bucket};
+    if (f->record == NULL) {
+        return;
+    }
+    cadre_turn turn = cadre_sequence_at(&f->sequence, number);
+    const cadre_folding *b = &f->buckets[turn.bucket];
+    cadre_event event = {
+        .kind = kind,
+        .leaf = -1,
+        .index = number,
+        .bucket = turn.bucket,
+        .round = turn.kind == CADRE_TURN_FOLD ? turn.round : -1,
+        .gather = turn.kind != CADRE_TURN_FOLD,
+    };
+    for (int i = 0; i < b->n_sends; i++) {
+        for (size_t j = 0; j < b->sends[i].n_runs; j++) {
+            event.nbytes += b->sends[i].runs[j].nbytes;
+        }
+    }
+    cadre_record_note(f->record, event);
+}
+
+static cadre_call call_of(const cadre_fold *f, const cadre_turn *turn)
+{
+    uint64_t which[3] = {
+        (uint64_t)turn->round, (uint64_t)turn->bucket, (uint64_t)turn->step};
+    bool fold = turn->kind == CADRE_TURN_FOLD;
     return (cadre_call){
-        .operation = op->gather ? CADRE_OP_GATHER : CADRE_OP_FOLD,
+        .operation = fold ? CADRE_OP_FOLD : CADRE_OP_GATHER,
         .dtype = CADRE_F32,
         .reduce_op = CADRE_SUM,
         .root = -1,
-        .count = f->buckets.buckets[op->bucket].count,
+        .count = f->o.buckets->buckets[turn->bucket].count,
         .detail = cadre_hash(which, sizeof(which), f->layout_hash),
     };
 }
 
-// This rank's own node: of the only round it is added up where it lies; of one
-// among many it is copied, since its window is soon another leaf's.
-static void keep_own(cadre_fold *f, const operation *op, float *node)
+// Points a part's runs to where it travels from or to.
+static void point(const cadre_fold *f, const cadre_bucket_part *part)
 {
-    owned *own = &f->owned[op->bucket];
-    if (f->rounds == 1) {
-        own->plane = node;
-        own->received[f->rank] = node;
-        return;
+    if (f->o.published != NULL) {
+        cadre_bucket_point_apart(part, f->o.layout, f->o.published);
+    } else {
+        cadre_bucket_point(part, f->result);
     }
-    float *copy = own->free[--own->n_free];
-    cadre_bucket_pack(
-        &f->buckets.buckets[op->bucket].parts[f->rank], node, copy);
-    own->received[f->rank] = copy;
 }
 
-static cadre_status post_fold(
-    cadre_fold *f, const operation *op, cadre_work **work)
+// Everybody gets the owned part.
+static void prepare_gather(cadre_fold *f, const cadre_turn *turn)
 {
-    const cadre_bucket *bucket = &f->buckets.buckets[op->bucket];
-    owned *own = &f->owned[op->bucket];
-    float *node = cadre_leaves_node(f->o.leaves, op->round);
-    int n_sends = 0;
-    int n_receives = 0;
-    for (int r = 0; r < f->n; r++) {
-        if (r != f->rank && node != NULL) {
-            const cadre_bucket_part *part = &bucket->parts[r];
-            cadre_bucket_point(part, node);
-            own->sends[n_sends++] = (cadre_part){
-                .peer = r,
-                .runs = part->runs,
-                .n_runs = (size_t)part->n_slices,
-            };
-        }
-        if (!has_block(f, r, op->round)) {
-            continue;
-        }
-        if (r == f->rank) {
-            keep_own(f, op, node);
-            continue;
-        }
-        own->received[r] = own->free[--own->n_free];
-        own->received_runs[r] = (cadre_run){
-            .data = own->received[r],
-            .nbytes = bucket->parts[f->rank].count * sizeof(float),
-        };
-        own->receives[n_receives++] = (cadre_part){
-            .peer = r, .runs = &own->received_runs[r], .n_runs = 1};
+    const cadre_bucket *bucket = &f->o.buckets->buckets[turn->bucket];
+    cadre_folding *b = &f->buckets[turn->bucket];
+    const cadre_bucket_part *own = b->own.part;
+    if (turn->kind == CADRE_TURN_GATHER && b->own.sum != b->own.plane) {
+        cadre_bucket_unpack(own, b->own.sum, f->result);
     }
-    return cadre_exchange(f->o.group, call_of(f, op), own->sends, n_sends,
-        own->receives, n_receives, work);
-}
-
-static cadre_status post_gather(
-    cadre_fold *f, const operation *op, cadre_work **work)
-{
-    const cadre_bucket *bucket = &f->buckets.buckets[op->bucket];
-    owned *own = &f->owned[op->bucket];
-    if (f->result == NULL) {
-        f->result = cadre_leaves_result(f->o.leaves);
-    }
-    const cadre_bucket_part *sum = &bucket->parts[f->rank];
-    if (own->sum != own->plane) {
-        cadre_bucket_unpack(sum, own->sum, f->result);
-    }
-    cadre_bucket_point(sum, f->result);
-    int n_parts = 0;
+    point(f, own);
     for (int r = 0; r < f->n; r++) {
         if (r == f->rank) {
             continue;
         }
         const cadre_bucket_part *part = &bucket->parts[r];
-        cadre_bucket_point(part, f->result);
-        own->sends[n_parts] = (cadre_part){
-            .peer = r, .runs = sum->runs, .n_runs = (size_t)sum->n_slices};
-        own->receives[n_parts] = (cadre_part){
+        point(f, part);
+        b->sends[b->n_sends++] = (cadre_part){
+            .peer = r, .runs = own->runs, .n_runs = (size_t)own->n_slices};
+        b->receives[b->n_receives++] = (cadre_part){
             .peer = r, .runs = part->runs, .n_runs = (size_t)part->n_slices};
-        n_parts++;
     }
-    return cadre_exchange(f->o.group, call_of(f, op), own->sends, n_parts,
-        own->receives, n_parts, work);
 }
 
-// A fold needs this rank's node, and the arrays of the round before back; a
-// gather needs the bucket's last fold.
-static bool can_post(const cadre_fold *f, const operation *op)
+// A fold's first step needs this rank's node, and the round before folded.
+static bool can_begin_fold(cadre_fold *f, const cadre_turn *turn)
 {
-    int n_buckets = f->buckets.n_buckets;
-    if (op->gather) {
-        int last_fold = (f->rounds - 1) * n_buckets + op->bucket;
-        return f->finished > last_fold;
-    }
-    if (op->round > 0 &&
-        f->finished <= (op->round - 1) * n_buckets + op->bucket) {
+    cadre_folding *b = &f->buckets[turn->bucket];
+    if (b->rounds_done < turn->round) {
         return false;
     }
-    return !has_block(f, f->rank, op->round) ||
-           cadre_leaves_node(f->o.leaves, op->round) != NULL;
+    b->node = NULL;
+    if (!cadre_fold_has_block(f, f->rank, turn->round)) {
+        return true;
+    }
+    if (!f->o.overlap && !cadre_leaves_block_closed(f->o.leaves, turn->round)) {
+        return false;
+    }
+    b->node = cadre_leaves_node(f->o.leaves, turn->round, turn->bucket);
+    return b->node != NULL;
+}
+
+static bool can_post(cadre_fold *f, const cadre_turn *turn)
+{
+    const cadre_folding *b = &f->buckets[turn->bucket];
+    switch (turn->kind) {
+    case CADRE_TURN_FOLD:
+        return turn->step == 0 ? can_begin_fold(f, turn)
+                               : b->rounds_done == turn->round &&
+                                     b->steps_done == turn->step;
+    case CADRE_TURN_GATHER:
+        if (b->rounds_done < f->n_rounds) {
+            return false;
+        }
+        if (f->result == NULL) {
+            f->result = cadre_leaves_result(f->o.leaves);
+        }
+        return f->result != NULL;
+    case CADRE_TURN_PUBLISH:
+        return turn->bucket < f->n_updated;
+    }
+    return false;
+}
+
+static cadre_status post(cadre_fold *f, const cadre_turn *turn)
+{
+    cadre_folding *b = &f->buckets[turn->bucket];
+    b->n_sends = 0;
+    b->n_receives = 0;
+    if (turn->kind == CADRE_TURN_FOLD) {
+        f->way->prepare(f, turn);
+    } else {
+        prepare_gather(f, turn);
+    }
+    if (f->posted == f->finished) {
+        f->busy_since_ns = cadre_now_ns();
+    }
+    note(f, CADRE_EVENT_POSTED, f->posted);
+    CADRE_TRY(cadre_exchange(f->o.group, call_of(f, turn), b->sends, b->n_sends,
+        b->receives, b->n_receives, &f->works[f->posted % CADRE_FOLD_POSTED]));
+    note(f, CADRE_EVENT_STARTED, f->posted);
+    f->posted++;
+    return CADRE_OK;
 }
 
 static cadre_status post_ready(cadre_fold *f)
 {
     while (
-        f->posted < f->n_operations && f->posted - f->finished < MOST_POSTED) {
-        operation op = operation_at(f, f->posted);
-        if (!can_post(f, &op)) {
+        f->posted < turns(f) && f->posted - f->finished < CADRE_FOLD_POSTED) {
+        cadre_turn turn = cadre_sequence_at(&f->sequence, f->posted);
+        if (!can_post(f, &turn)) {
             break;
         }
-        cadre_work **work = &f->works[f->posted % MOST_POSTED];
-        CADRE_TRY(
-            op.gather ? post_gather(f, &op, work) : post_fold(f, &op, work));
-        f->posted++;
+        CADRE_TRY(post(f, &turn));
     }
     return CADRE_OK;
 }
 
 // --- finishing ---
 
-// Adds right to left; one of them may lie in this rank's plane.
-static void add_pair(
-    const cadre_fold *f, int bucket, const cadre_tree_pair *pair)
+static void finish_fold(cadre_fold *f, const cadre_turn *turn)
 {
-    owned *own = &f->owned[bucket];
-    const cadre_bucket_part *part = &f->buckets.buckets[bucket].parts[f->rank];
-    float *left = pair->left;
-    float *right = pair->right;
-    size_t packed = 0;
-    for (int i = 0; i < part->n_slices; i++) {
-        const cadre_slice *s = &part->slices[i];
-        cadre_reduce(CADRE_F32, CADRE_SUM,
-            left + (left == own->plane ? s->offset : packed),
-            right + (right == own->plane ? s->offset : packed), s->count);
-        packed += s->count;
+    cadre_folding *b = &f->buckets[turn->bucket];
+    f->way->finish(f, turn);
+    if (++b->steps_done < f->sequence.n_steps) {
+        return;
     }
-    if (right != own->plane) {
-        own->free[own->n_free++] = right;
-    }
-}
-
-// Of this rank's part, packed or where it lies in a plane.
-static void add_squares(
-    cadre_fold *f, int bucket, const float *sum, bool in_plane)
-{
-    const cadre_bucket_part *part = &f->buckets.buckets[bucket].parts[f->rank];
-    size_t packed = 0;
-    for (int i = 0; i < part->n_slices; i++) {
-        const cadre_slice *s = &part->slices[i];
-        const float *x = sum + (in_plane ? s->offset : packed);
-        f->finite =
-            cadre_add_squares(&f->squares, x, s->offset, s->count) && f->finite;
-        packed += s->count;
-    }
-}
-
-// The nodes of a round go on the owner's tree, in block order.
-static void finish_fold(cadre_fold *f, const operation *op)
-{
-    owned *own = &f->owned[op->bucket];
-    cadre_tree_pair pair;
-    for (int r = 0; r < f->n && has_block(f, r, op->round); r++) {
-        cadre_tree_push(&own->tree, f->level, own->received[r]);
-        while (cadre_tree_merge(&own->tree, &pair)) {
-            add_pair(f, op->bucket, &pair);
-        }
-    }
-    bool last_round = op->round == f->rounds - 1;
+    b->steps_done = 0;
+    b->rounds_done++;
+    bool last_round = turn->round == f->n_rounds - 1;
     if (last_round) {
-        while (cadre_tree_join(&own->tree, &pair)) {
-            add_pair(f, op->bucket, &pair);
-        }
-        own->sum = cadre_tree_take(&own->tree);
-        add_squares(f, op->bucket, own->sum, own->sum == own->plane);
+        cadre_owned_close(&b->own);
+        f->finite = cadre_owned_squares(&b->own, &f->squares) && f->finite;
     }
     // The last node stays: its array takes the result (leaves.h).
-    bool last_bucket = op->bucket == f->buckets.n_buckets - 1;
-    if (last_bucket && !last_round && has_block(f, f->rank, op->round)) {
-        cadre_leaves_release(f->o.leaves, op->round);
+    bool last_bucket = turn->bucket == f->o.buckets->n_buckets - 1;
+    if (last_bucket && !last_round && b->node != NULL) {
+        cadre_leaves_release(f->o.leaves, turn->round);
     }
 }
 
+// The oldest exchange is done.
 static cadre_status finish_next(cadre_fold *f)
 {
-    operation op = operation_at(f, f->finished);
-    cadre_work *work = f->works[f->finished % MOST_POSTED];
-    f->works[f->finished % MOST_POSTED] = NULL; // waiting releases it
+    cadre_turn turn = cadre_sequence_at(&f->sequence, f->finished);
+    cadre_work *work = f->works[f->finished % CADRE_FOLD_POSTED];
+    f->works[f->finished % CADRE_FOLD_POSTED] = NULL; // waiting releases it
     CADRE_TRY(cadre_work_wait(work, 0));
-    if (!op.gather) {
-        finish_fold(f, &op);
+    if (turn.kind == CADRE_TURN_FOLD) {
+        finish_fold(f, &turn);
     }
+    note(f, CADRE_EVENT_FINISHED, f->finished);
     f->finished++;
+    if (f->finished == f->posted) {
+        f->busy_ns += cadre_now_ns() - f->busy_since_ns;
+    }
     return CADRE_OK;
 }
 
 cadre_status cadre_fold_advance(cadre_fold *fold, bool wait)
 {
+    cadre_deadline deadline = cadre_group_deadline(fold->o.group);
     CADRE_TRY(post_ready(fold));
     while (fold->finished < fold->posted) {
         bool done = false;
-        CADRE_TRY(
-            cadre_work_test(fold->works[fold->finished % MOST_POSTED], &done));
-        if (!done && !wait) {
+        cadre_work *oldest = fold->works[fold->finished % CADRE_FOLD_POSTED];
+        CADRE_TRY(wait ? cadre_work_await(oldest, deadline, &done)
+                       : cadre_work_test(oldest, &done));
+        if (done) {
+            CADRE_TRY(finish_next(fold));
+            wait = false;
+        } else if (!wait) {
             break;
         }
-        CADRE_TRY(finish_next(fold));
-        wait = false;
+        // Whoever woke this thread may have completed a chunk.
         CADRE_TRY(post_ready(fold));
     }
     return CADRE_OK;
+}
+
+// --- queries and the outcome ---
+
+int cadre_fold_posted(const cadre_fold *fold)
+{
+    return fold->posted;
 }
 
 int cadre_fold_finished(const cadre_fold *fold)
@@ -436,16 +370,21 @@ int cadre_fold_finished(const cadre_fold *fold)
     return fold->finished;
 }
 
+bool cadre_fold_summed(const cadre_fold *fold)
+{
+    return fold->finished >= turns_until_summed(fold);
+}
+
 bool cadre_fold_done(const cadre_fold *fold)
 {
-    return fold->finished == fold->n_operations;
+    return fold->finished == turns(fold);
 }
 
 void cadre_fold_abandon(cadre_fold *fold)
 {
     // The group is broken, so each of these returns at once.
     for (; fold->finished < fold->posted; fold->finished++) {
-        cadre_work **work = &fold->works[fold->finished % MOST_POSTED];
+        cadre_work **work = &fold->works[fold->finished % CADRE_FOLD_POSTED];
         if (*work != NULL && cadre_work_wait(*work, 0) != CADRE_OK) {
             // The first cause is known already.
         }
@@ -453,13 +392,22 @@ void cadre_fold_abandon(cadre_fold *fold)
     }
 }
 
+// The block's node is the sum.
+static void sum_alone(cadre_fold *f)
+{
+    f->result = cadre_leaves_result(f->o.leaves);
+    for (int i = 0; i < f->o.buckets->n_buckets; i++) {
+        cadre_owned *own = &f->buckets[i].own;
+        own->plane = f->result;
+        own->sum = f->result;
+        f->finite = cadre_owned_squares(own, &f->squares) && f->finite;
+    }
+}
+
 void cadre_fold_take(cadre_fold *fold, cadre_fold_sum *out)
 {
     if (fold->local) {
-        fold->result = cadre_leaves_result(fold->o.leaves);
-        for (int b = 0; b < fold->buckets.n_buckets; b++) {
-            add_squares(fold, b, fold->result, true);
-        }
+        sum_alone(fold);
     }
     cadre_exact_settle(&fold->squares);
     *out = (cadre_fold_sum){
@@ -467,6 +415,23 @@ void cadre_fold_take(cadre_fold *fold, cadre_fold_sum *out)
         .squares = fold->squares,
         .finite = fold->finite,
     };
+}
+
+const cadre_owned *cadre_fold_owned(const cadre_fold *fold, int bucket)
+{
+    return &fold->buckets[bucket].own;
+}
+
+void cadre_fold_publish(cadre_fold *fold)
+{
+    CADRE_ASSERT(fold->n_updated < fold->o.buckets->n_buckets);
+    fold->n_updated++;
+}
+
+int64_t cadre_fold_busy_ns(const cadre_fold *fold)
+{
+    bool busy = fold->posted > fold->finished;
+    return fold->busy_ns + (busy ? cadre_now_ns() - fold->busy_since_ns : 0);
 }
 
 uint64_t cadre_fold_bytes(const cadre_fold *fold)

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Folds: how the gradients of all ranks become one sum (docs/numerics.md
-// section 3).
+// section 3), and how what owners have comes back to all.
 //
 // The layout is cut into buckets; of each, every rank owns a part (its shards).
 // In round t every rank that has a block sends each owner its part of the
 // block's node, bucket by bucket; the owner pushes the nodes it gets, in block
-// order, on its tree.  After the last round the owner has the sum of its part
-// and, where gradients are replicated, sends it to all.
+// order, on its tree.  After the last round the owner has the sum of its part.
+// Where gradients are wanted by all, it sends it to all; else it updates its
+// parameters and publishes those.
 //
-// So a step is a fixed sequence of exchanges, the same on all ranks:
-//
-//     fold(round 0, bucket 0), fold(0, 1), ... fold(T-1, B-1),
-//     gather(bucket 0), ... gather(B-1)
-//
-// They are posted in this order, each as soon as what it needs is there, and
-// finished in this order.  Gaps of the layout never travel.
+// A step is a fixed sequence of exchanges (parallel/sequence.h).  They are posted
+// in this order, each as soon as what it needs is there, and finished in this
+// order.  Gaps of the layout never travel.
 //
 // A group of one whose leaves are one block has nothing to do: the block's node
 // is the sum.
@@ -28,24 +25,33 @@
 
 #include "group/group.h"
 #include "kernel/exact.h"
+#include "parallel/bucket.h"
 #include "parallel/leaves.h"
+#include "parallel/owned.h"
+#include "parallel/record.h"
 
 typedef struct cadre_fold cadre_fold;
 
 typedef struct cadre_fold_options {
-    cadre_group *group;         // borrowed
-    const cadre_layout *layout; // borrowed
-    cadre_leaves *leaves;       // borrowed
-    size_t bucket_bytes;
+    cadre_group *group; // all of these are borrowed
+    const cadre_layout *layout;
+    const cadre_buckets *buckets;
+    cadre_leaves *leaves;
+    float *const *published; // per segment: the parameters that owners publish;
+                             // NULL: sums are gathered instead
+    bool overlap;            // chunks are posted before their block is closed
 } cadre_fold_options;
 
-/** Errors: CADRE_ERR_NO_MEMORY */
+/** Errors: CADRE_ERR_INVALID_ARG  too many exchanges; CADRE_ERR_NO_MEMORY */
 cadre_status cadre_fold_create(
     const cadre_fold_options *options, cadre_fold **out);
 void cadre_fold_destroy(cadre_fold *fold); // NULL is allowed
 
-/** Starts a step. */
-void cadre_fold_begin(cadre_fold *fold);
+/** How many exchanges a step has. */
+int cadre_fold_exchanges(const cadre_fold *fold);
+
+/** Starts a step, whose exchanges are noted in record, if there is one. */
+void cadre_fold_begin(cadre_fold *fold, cadre_record *record);
 
 /**
  * Posts what can be posted and finishes what is done.  With wait, sleeps until
@@ -55,10 +61,14 @@ void cadre_fold_begin(cadre_fold *fold);
  */
 cadre_status cadre_fold_advance(cadre_fold *fold, bool wait);
 
-/** How many exchanges of the step are finished. */
+/** How many exchanges of the step are posted, and finished. */
+int cadre_fold_posted(const cadre_fold *fold);
 int cadre_fold_finished(const cadre_fold *fold);
 
-/** True when the whole sequence is finished. */
+/** True when everything up to the decisions is finished. */
+bool cadre_fold_summed(const cadre_fold *fold);
+
+/** True when everything is finished. */
 bool cadre_fold_done(const cadre_fold *fold);
 
 /**
@@ -69,13 +79,23 @@ void cadre_fold_abandon(cadre_fold *fold);
 
 /** What a step's folds come to. */
 typedef struct cadre_fold_sum {
-    const float *grads;  // summed over all leaves; a plane of the layout
+    const float *grads;  // summed over all leaves; a plane of the layout, of
+                         // which a rank has all, or its part if it publishes
     cadre_exact squares; // of this rank's part; settled
     bool finite;         // all of this rank's part is
 } cadre_fold_sum;
 
-/** The outcome, once done. */
+/** The outcome, once summed. */
 void cadre_fold_take(cadre_fold *fold, cadre_fold_sum *out);
+
+/** This rank's part of a bucket and its sum, once summed. */
+const cadre_owned *cadre_fold_owned(const cadre_fold *fold, int bucket);
+
+/** Says that this rank's parameters of the next bucket are updated. */
+void cadre_fold_publish(cadre_fold *fold);
+
+/** Nanoseconds of this step so far in which some exchange was under way. */
+int64_t cadre_fold_busy_ns(const cadre_fold *fold);
 
 /** Bytes of the arrays for what peers send and what the tree holds. */
 uint64_t cadre_fold_bytes(const cadre_fold *fold);

@@ -7,26 +7,31 @@
 #include "base/fail.h"
 #include "base/thread.h"
 #include "kernel/reduce.h"
+#include <stdatomic.h>
 #include <string.h>
 
 // What a segment of an open leaf's window is.
 enum { UNTOUCHED, ASKED_FOR, READY };
 
+// The level of a chunk that is not complete, or was added to another's.
+enum { NO_LEVEL = -1 };
+
 struct cadre_window {
     float *grads;
+    // The open leaf's thread alone uses these two.
     uint8_t *segments; // per segment, as above
+    int *missing;      // per bucket: segments that are not ready
+    // Guarded by mu.
+    int8_t *level; // per bucket: of the node whose chunk is complete here
+    int own;       // the leaf that opened it
+    int holds;     // the open leaf's and one per bucket; free at 0
 };
 
 struct cadre_leaf_slot {
-    bool open;
-    bool closed;
-    int window; // while open
-    double loss;
+    atomic_bool open; // set after, and read before, its window is used
+    int window;       // -1: none any more; guarded by mu
+    double loss;      // guarded by mu, as the next
     int64_t weight;
-    // The sum that waits for its right or left neighbour, kept at its first
-    // leaf: a window, or -1, and the level of the node.
-    int waiting;
-    int level;
 };
 
 int cadre_leaves_windows(const cadre_dealing *dealing, int rank, int n_open)
@@ -38,60 +43,72 @@ int cadre_leaves_windows(const cadre_dealing *dealing, int rank, int n_open)
     return wanted < most ? wanted : most;
 }
 
-// The stretches of the layout between frozen segments, gaps included: what has
-// to be added up and zeroed.
-static int find_ranges(const cadre_layout *layout, cadre_shard *ranges)
+// Points the windows at their marks, in one block of memory.
+static cadre_status make_windows(cadre_leaves *l, float *gradients)
 {
-    int n = 0;
-    bool open = false;
-    for (int i = 0; i < layout->n_segments; i++) {
-        const cadre_segment *s = &layout->segments[i];
-        if (s->frozen) {
-            open = false;
-            continue;
-        }
-        if (!open) {
-            ranges[n++].lo = s->offset;
-        }
-        ranges[n - 1].hi = s->offset + s->count;
-        open = true;
+    size_t n_windows = (size_t)l->n_windows;
+    size_t n_segments = (size_t)l->layout->n_segments;
+    size_t n_buckets = (size_t)l->buckets->n_buckets;
+    size_t per_bucket = sizeof(int) + sizeof(int8_t);
+    l->windows = cadre_alloc_array(n_windows, sizeof(*l->windows));
+    l->marks =
+        cadre_alloc_array(n_windows, n_buckets * per_bucket + n_segments);
+    if (l->windows == NULL || l->marks == NULL) {
+        return CADRE_ERR_NO_MEMORY;
     }
-    return n;
+    // All counters first, so that they are aligned.
+    int *missing = l->marks;
+    int8_t *level = (int8_t *)(missing + n_windows * n_buckets);
+    uint8_t *segments = (uint8_t *)(level + n_windows * n_buckets);
+    for (size_t i = 0; i < n_windows; i++) {
+        l->windows[i] = (cadre_window){
+            .grads = gradients + i * l->layout->n_elements,
+            .segments = segments + i * n_segments,
+            .missing = missing + i * n_buckets,
+            .level = level + i * n_buckets,
+        };
+    }
+    return CADRE_OK;
+}
+
+static cadre_status make_tables(cadre_leaves *l, float *gradients)
+{
+    size_t rounds = (size_t)cadre_dealing_rounds(&l->dealing);
+    l->slots = cadre_alloc_array((size_t)l->n_own, sizeof(*l->slots));
+    l->free = cadre_alloc_array((size_t)l->n_windows, sizeof(*l->free));
+    l->round_closed = cadre_alloc_array(rounds, sizeof(*l->round_closed));
+    if (l->slots == NULL || l->free == NULL || l->round_closed == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    return make_windows(l, gradients);
+}
+
+static void free_tables(cadre_leaves *l)
+{
+    cadre_free(l->windows);
+    cadre_free(l->marks);
+    cadre_free(l->slots);
+    cadre_free(l->free);
+    cadre_free(l->round_closed);
 }
 
 cadre_status cadre_leaves_init(cadre_leaves *leaves, const cadre_layout *layout,
-    const cadre_dealing *dealing, int rank, float *gradients, int n_windows)
+    const cadre_buckets *buckets, const cadre_dealing *dealing, int rank,
+    float *gradients, int n_windows)
 {
-    size_t n_segments = (size_t)layout->n_segments;
     cadre_leaves l = {
         .layout = layout,
+        .buckets = buckets,
         .dealing = *dealing,
         .rank = rank,
         .n_own = cadre_dealing_rank_leaves(dealing, rank),
         .n_windows = n_windows,
     };
-    size_t n_own = (size_t)l.n_own;
-    size_t rounds = (size_t)cadre_dealing_rounds(dealing);
-    l.windows = cadre_alloc_array((size_t)n_windows, sizeof(*l.windows));
-    l.ranges = cadre_alloc_array(n_segments, sizeof(*l.ranges));
-    l.slots = cadre_alloc_array(n_own, sizeof(*l.slots));
-    l.free = cadre_alloc_array((size_t)n_windows, sizeof(*l.free));
-    l.round_window = cadre_alloc_array(rounds, sizeof(*l.round_window));
-    uint8_t *marks = cadre_alloc_array((size_t)n_windows, n_segments);
-    if (l.windows == NULL || l.ranges == NULL || l.slots == NULL ||
-        l.free == NULL || l.round_window == NULL || marks == NULL) {
-        cadre_free(marks);
-        cadre_free(l.windows);
-        l.windows = NULL; // its first entry would own the marks
-        cadre_leaves_fini(&l);
-        return CADRE_ERR_NO_MEMORY;
+    cadre_status status = make_tables(&l, gradients);
+    if (status != CADRE_OK) {
+        free_tables(&l);
+        return status;
     }
-    for (int i = 0; i < n_windows; i++) {
-        l.windows[i].grads = gradients + (size_t)i * layout->n_elements;
-        l.windows[i].segments = marks + (size_t)i * n_segments;
-    }
-    l.n_ranges = find_ranges(layout, l.ranges);
-
     *leaves = l;
     pthread_mutex_init(&leaves->mu, NULL);
     cadre_condition_init(&leaves->changed);
@@ -104,13 +121,8 @@ void cadre_leaves_fini(cadre_leaves *leaves)
     if (leaves->windows != NULL) {
         pthread_mutex_destroy(&leaves->mu);
         pthread_cond_destroy(&leaves->changed);
-        cadre_free(leaves->windows[0].segments);
     }
-    cadre_free(leaves->windows);
-    cadre_free(leaves->ranges);
-    cadre_free(leaves->slots);
-    cadre_free(leaves->free);
-    cadre_free(leaves->round_window);
+    free_tables(leaves);
     *leaves = (cadre_leaves){0};
 }
 
@@ -124,27 +136,53 @@ void cadre_leaves_begin(cadre_leaves *leaves)
         leaves->free[i] = leaves->n_windows - 1 - i;
     }
     for (int i = 0; i < leaves->n_own; i++) {
-        leaves->slots[i] = (cadre_leaf_slot){.window = -1, .waiting = -1};
+        cadre_leaf_slot *slot = &leaves->slots[i];
+        atomic_store_explicit(&slot->open, false, memory_order_relaxed);
+        slot->window = -1;
     }
     int rounds = cadre_dealing_rounds(&leaves->dealing);
     for (int t = 0; t < rounds; t++) {
-        leaves->round_window[t] = -1;
+        leaves->round_closed[t] = 0;
     }
     pthread_mutex_unlock(&leaves->mu);
 }
 
+// Makes a free window a leaf's; mu is held.
+static void give_window(cadre_leaves *leaves, int own)
+{
+    int index = leaves->free[--leaves->n_free];
+    cadre_window *w = &leaves->windows[index];
+    w->own = own;
+    w->holds = leaves->buckets->n_buckets + 1;
+    for (int b = 0; b < leaves->buckets->n_buckets; b++) {
+        w->level[b] = NO_LEVEL;
+        w->missing[b] = leaves->buckets->buckets[b].n_segments;
+    }
+    leaves->slots[own].window = index;
+}
+
+// Gives up holds of a window; mu is held.
+static void let_go(cadre_leaves *leaves, int window, int n_holds)
+{
+    cadre_window *w = &leaves->windows[window];
+    w->holds -= n_holds;
+    CADRE_ASSERT(w->holds >= 0);
+    if (w->holds == 0) {
+        leaves->slots[w->own].window = -1;
+        leaves->free[leaves->n_free++] = window;
+        cadre_leaves_signal(leaves);
+    }
+}
+
 cadre_next_leaf cadre_leaves_open(cadre_leaves *leaves, int *leaf)
 {
-    int window = -1;
     pthread_mutex_lock(&leaves->mu);
     int own = leaves->next;
     cadre_next_leaf result = CADRE_LEAF_NONE_LEFT;
     if (own < leaves->n_own) {
         result = CADRE_LEAF_NO_WINDOW;
         if (leaves->n_free > 0) {
-            window = leaves->free[--leaves->n_free];
-            leaves->slots[own].open = true;
-            leaves->slots[own].window = window;
+            give_window(leaves, own);
             leaves->next++;
             result = CADRE_LEAF_OPENED;
         }
@@ -152,15 +190,17 @@ cadre_next_leaf cadre_leaves_open(cadre_leaves *leaves, int *leaf)
     pthread_mutex_unlock(&leaves->mu);
 
     if (result == CADRE_LEAF_OPENED) {
-        memset(leaves->windows[window].segments, UNTOUCHED,
+        cadre_leaf_slot *slot = &leaves->slots[own];
+        memset(leaves->windows[slot->window].segments, UNTOUCHED,
             (size_t)leaves->layout->n_segments);
+        atomic_store_explicit(&slot->open, true, memory_order_release);
         *leaf = cadre_dealing_rank_leaf(&leaves->dealing, leaves->rank, own);
     }
     return result;
 }
 
 // Which of this rank's leaves it is, if it is open; else -1.
-static int open_leaf(cadre_leaves *leaves, int leaf)
+static int open_leaf(const cadre_leaves *leaves, int leaf)
 {
     const cadre_dealing *d = &leaves->dealing;
     if (leaf < 0 || leaf >= d->n_leaves ||
@@ -168,17 +208,16 @@ static int open_leaf(cadre_leaves *leaves, int leaf)
         return -1;
     }
     int own = cadre_dealing_leaf_index(d, leaf);
-    pthread_mutex_lock(&leaves->mu);
-    bool open = leaves->slots[own].open;
-    pthread_mutex_unlock(&leaves->mu);
+    // Pairs with the release in open.
+    bool open =
+        atomic_load_explicit(&leaves->slots[own].open, memory_order_acquire);
     return open ? own : -1;
 }
 
 // The window of an open leaf belongs to its thread: no lock is needed.
-static cadre_window *window_of(cadre_leaves *leaves, int leaf)
+static cadre_window *window_of(cadre_leaves *leaves, int own)
 {
-    int own = open_leaf(leaves, leaf);
-    return own < 0 ? NULL : &leaves->windows[leaves->slots[own].window];
+    return &leaves->windows[leaves->slots[own].window];
 }
 
 static bool usable_segment(const cadre_leaves *leaves, int segment)
@@ -195,10 +234,11 @@ static void zero_segment(const cadre_leaves *leaves, cadre_window *w, int i)
 
 float *cadre_leaves_grad(cadre_leaves *leaves, int leaf, int segment)
 {
-    cadre_window *w = window_of(leaves, leaf);
-    if (w == NULL || !usable_segment(leaves, segment)) {
+    int own = open_leaf(leaves, leaf);
+    if (own < 0 || !usable_segment(leaves, segment)) {
         return NULL;
     }
+    cadre_window *w = window_of(leaves, own);
     if (w->segments[segment] == UNTOUCHED) {
         zero_segment(leaves, w, segment);
         w->segments[segment] = ASKED_FOR;
@@ -206,96 +246,133 @@ float *cadre_leaves_grad(cadre_leaves *leaves, int leaf, int segment)
     return w->grads + leaves->layout->segments[segment].offset;
 }
 
-cadre_status cadre_leaves_ready(cadre_leaves *leaves, int leaf, int segment)
+// Adds what a bucket holds of the right window to the left one.
+static void add_chunk(
+    const cadre_leaves *leaves, int bucket, int left, int right)
 {
-    cadre_window *w = window_of(leaves, leaf);
-    if (w == NULL || !usable_segment(leaves, segment)) {
+    const cadre_bucket *b = &leaves->buckets->buckets[bucket];
+    float *sum = leaves->windows[left].grads;
+    const float *addend = leaves->windows[right].grads;
+    for (int r = 0; r < leaves->buckets->n_owners; r++) {
+        const cadre_bucket_part *part = &b->parts[r];
+        for (int i = 0; i < part->n_slices; i++) {
+            const cadre_slice *s = &part->slices[i];
+            cadre_reduce(CADRE_F32, CADRE_SUM, sum + s->offset,
+                addend + s->offset, s->count);
+        }
+    }
+}
+
+// The number of leaves in this rank's block of a round.
+static int block_leaves(const cadre_leaves *leaves, int round)
+{
+    int k = leaves->dealing.block;
+    int left = leaves->n_own - round * k;
+    return left < k ? left : k;
+}
+
+// A leaf's chunk of a bucket is complete: carries it up its block's tree.
+// Adding is done without the lock: both chunks belong to this thread then.
+static void add_up(cadre_leaves *leaves, int own, int bucket)
+{
+    int k = leaves->dealing.block;
+    int base = own / k * k;
+    int count = block_leaves(leaves, own / k);
+    int node = own - base; // its number at its level
+    int level = 0;
+
+    pthread_mutex_lock(&leaves->mu);
+    int window = leaves->slots[own].window;
+    for (; 1 << level < count; node >>= 1, level++) {
+        int sibling = node ^ 1;
+        if (sibling << level >= count) {
+            continue; // it moves up unchanged
+        }
+        int other = leaves->slots[base + (sibling << level)].window;
+        if (other < 0 || leaves->windows[other].level[bucket] != level) {
+            break; // who completes the other one goes on
+        }
+        int left = node % 2 == 0 ? window : other;
+        int right = node % 2 == 0 ? other : window;
+        leaves->windows[other].level[bucket] = NO_LEVEL;
+        pthread_mutex_unlock(&leaves->mu);
+        add_chunk(leaves, bucket, left, right);
+        pthread_mutex_lock(&leaves->mu);
+        let_go(leaves, right, 1);
+        window = left;
+    }
+    leaves->windows[window].level[bucket] = (int8_t)level;
+    pthread_mutex_unlock(&leaves->mu);
+}
+
+// Notes that a segment's last write is done.  True if it completed a bucket.
+static bool complete(cadre_leaves *leaves, int own, int segment)
+{
+    cadre_window *w = window_of(leaves, own);
+    const cadre_buckets *b = leaves->buckets;
+    bool any = false;
+    w->segments[segment] = READY;
+    for (int i = b->first_of[segment]; i < b->first_of[segment + 1]; i++) {
+        int bucket = b->of[i];
+        if (--w->missing[bucket] == 0) {
+            add_up(leaves, own, bucket);
+            any = true;
+        }
+    }
+    return any;
+}
+
+cadre_status cadre_leaves_ready(
+    cadre_leaves *leaves, int leaf, int segment, bool *completed)
+{
+    int own = open_leaf(leaves, leaf);
+    if (own < 0 || !usable_segment(leaves, segment)) {
         return cadre_fail(CADRE_ERR_STATE,
             "grad_ready: leaf %d is not open on this rank, or parameter %d "
             "has no gradient",
             leaf, segment);
     }
-    const char *name = leaves->layout->segments[segment].name;
-    if (w->segments[segment] != ASKED_FOR) {
+    int mark = window_of(leaves, own)->segments[segment];
+    if (mark != ASKED_FOR) {
         return cadre_fail(CADRE_ERR_STATE, "grad_ready: '%s' in leaf %d was %s",
-            name, leaf,
-            w->segments[segment] == READY
-                ? "marked ready twice"
-                : "never asked for (cadre_leaf_grad)");
+            leaves->layout->segments[segment].name, leaf,
+            mark == READY ? "marked ready twice"
+                          : "never asked for (cadre_leaf_grad)");
     }
-    w->segments[segment] = READY;
+    *completed = complete(leaves, own, segment);
     return CADRE_OK;
 }
 
-// Parameters that the leaf did not use count as zero.
-static cadre_status finish_segments(
-    cadre_leaves *leaves, cadre_window *w, int leaf)
+static cadre_status check_segments(
+    const cadre_leaves *leaves, const cadre_window *w, int leaf)
 {
     for (int i = 0; i < leaves->layout->n_segments; i++) {
-        if (!usable_segment(leaves, i)) {
-            continue;
-        }
-        if (w->segments[i] == ASKED_FOR) {
+        if (usable_segment(leaves, i) && w->segments[i] == ASKED_FOR) {
             return cadre_fail(CADRE_ERR_STATE,
                 "leaf_end: the gradient of '%s' in leaf %d was asked for and "
                 "never marked ready (cadre_grad_ready)",
                 leaves->layout->segments[i].name, leaf);
         }
-        if (w->segments[i] == UNTOUCHED) {
-            zero_segment(leaves, w, i);
-        }
     }
     return CADRE_OK;
 }
 
-static void add_windows(cadre_leaves *leaves, int left, int right)
+// Parameters that the leaf did not use count as zero; buckets that hold nothing
+// are complete.
+static void complete_all(cadre_leaves *leaves, int own)
 {
-    for (int i = 0; i < leaves->n_ranges; i++) {
-        cadre_shard r = leaves->ranges[i];
-        cadre_reduce(CADRE_F32, CADRE_SUM, leaves->windows[left].grads + r.lo,
-            leaves->windows[right].grads + r.lo, r.hi - r.lo);
-    }
-}
-
-// Carries the sum of one leaf up its block's tree.  Adding is done without the
-// lock: both windows belong to this thread then.
-static void add_up(cadre_leaves *leaves, int own, int window)
-{
-    int k = leaves->dealing.block;
-    int round = own / k;
-    int base = round * k;
-    int count = leaves->n_own - base < k ? leaves->n_own - base : k;
-    int node = own - base; // its number at its level
-    int level = 0;
-
-    pthread_mutex_lock(&leaves->mu);
-    while (1 << level < count) {
-        int sibling = node ^ 1;
-        if (sibling << level < count) { // else it moves up unchanged
-            cadre_leaf_slot *other = &leaves->slots[base + (sibling << level)];
-            if (other->waiting < 0 || other->level != level) {
-                cadre_leaf_slot *mine = &leaves->slots[base + (node << level)];
-                mine->waiting = window;
-                mine->level = level;
-                pthread_mutex_unlock(&leaves->mu);
-                return;
-            }
-            int left = node % 2 == 0 ? window : other->waiting;
-            int right = node % 2 == 0 ? other->waiting : window;
-            other->waiting = -1;
-            pthread_mutex_unlock(&leaves->mu);
-            add_windows(leaves, left, right);
-            pthread_mutex_lock(&leaves->mu);
-            leaves->free[leaves->n_free++] = right;
-            cadre_leaves_signal(leaves);
-            window = left;
+    cadre_window *w = window_of(leaves, own);
+    for (int i = 0; i < leaves->layout->n_segments; i++) {
+        if (usable_segment(leaves, i) && w->segments[i] == UNTOUCHED) {
+            zero_segment(leaves, w, i);
+            (void)complete(leaves, own, i);
         }
-        node >>= 1;
-        level++;
     }
-    leaves->round_window[round] = window;
-    cadre_leaves_signal(leaves);
-    pthread_mutex_unlock(&leaves->mu);
+    for (int b = 0; b < leaves->buckets->n_buckets; b++) {
+        if (leaves->buckets->buckets[b].n_segments == 0) {
+            add_up(leaves, own, b);
+        }
+    }
 }
 
 cadre_status cadre_leaves_close(
@@ -311,21 +388,18 @@ cadre_status cadre_leaves_close(
             "leaf_end: the weight of leaf %d is %lld, at least 0 is needed",
             leaf, (long long)weight);
     }
-    cadre_leaf_slot *slot = &leaves->slots[own];
-    int window = slot->window;
-    CADRE_TRY(finish_segments(leaves, &leaves->windows[window], leaf));
+    CADRE_TRY(check_segments(leaves, window_of(leaves, own), leaf));
+    complete_all(leaves, own);
 
+    cadre_leaf_slot *slot = &leaves->slots[own];
+    atomic_store_explicit(&slot->open, false, memory_order_release);
     pthread_mutex_lock(&leaves->mu);
-    slot->open = false;
-    slot->closed = true;
     slot->loss = loss;
     slot->weight = weight;
-    pthread_mutex_unlock(&leaves->mu);
-
-    add_up(leaves, own, window);
-
-    pthread_mutex_lock(&leaves->mu);
+    leaves->round_closed[own / leaves->dealing.block]++;
     leaves->n_closed++;
+    let_go(leaves, slot->window, 1);
+    cadre_leaves_signal(leaves);
     pthread_mutex_unlock(&leaves->mu);
     return CADRE_OK;
 }
@@ -363,34 +437,54 @@ int cadre_leaves_closed(cadre_leaves *leaves)
     return n;
 }
 
-float *cadre_leaves_node(cadre_leaves *leaves, int round)
+bool cadre_leaves_block_closed(cadre_leaves *leaves, int round)
 {
     pthread_mutex_lock(&leaves->mu);
-    int window = leaves->round_window[round];
+    int n = leaves->round_closed[round];
     pthread_mutex_unlock(&leaves->mu);
-    return window < 0 ? NULL : leaves->windows[window].grads;
+    return n == block_leaves(leaves, round);
+}
+
+// The window that holds, or will hold, the node of a round's block; mu is held.
+static int node_window(const cadre_leaves *leaves, int round)
+{
+    return leaves->slots[round * leaves->dealing.block].window;
+}
+
+float *cadre_leaves_node(cadre_leaves *leaves, int round, int bucket)
+{
+    float *grads = NULL;
+    pthread_mutex_lock(&leaves->mu);
+    int window = node_window(leaves, round);
+    if (window >= 0) {
+        const cadre_window *w = &leaves->windows[window];
+        int level = w->level[bucket];
+        bool whole = level >= 0 && 1 << level >= block_leaves(leaves, round);
+        grads = whole ? w->grads : NULL;
+    }
+    pthread_mutex_unlock(&leaves->mu);
+    return grads;
 }
 
 void cadre_leaves_release(cadre_leaves *leaves, int round)
 {
     pthread_mutex_lock(&leaves->mu);
-    leaves->free[leaves->n_free++] = leaves->round_window[round];
-    leaves->round_window[round] = -1;
-    cadre_leaves_signal(leaves);
+    let_go(leaves, node_window(leaves, round), leaves->buckets->n_buckets);
     pthread_mutex_unlock(&leaves->mu);
 }
 
 float *cadre_leaves_result(cadre_leaves *leaves)
 {
     int last = cadre_dealing_rounds(&leaves->dealing) - 1;
+    int window = -1;
     pthread_mutex_lock(&leaves->mu);
-    int window = leaves->round_window[last];
-    if (window < 0) {
-        CADRE_ASSERT(leaves->n_free > 0);
+    if (cadre_dealing_has_block(&leaves->dealing, leaves->rank, last)) {
+        window = node_window(leaves, last);
+    } else if (leaves->n_free > 0) {
         window = leaves->free[leaves->n_free - 1];
     }
     pthread_mutex_unlock(&leaves->mu);
-    return leaves->windows[window].grads;
+    return window < 0 ? NULL : leaves->windows[window].grads;
 }
 
 void cadre_leaves_outcome(

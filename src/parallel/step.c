@@ -55,12 +55,20 @@ static bool has_failed(cadre_engine *e)
 // caller's thread is set to, and its time is counted.
 typedef struct stay {
     int64_t since_ns;
+    bool busy;
     cadre_floats floats;
 } stay;
 
-static stay enter(void)
+// Relaxed, as all of these: they are read after all threads' leaves are closed,
+// and whether exchanges are under way is a hint.
+static bool is_busy(cadre_engine *e)
 {
-    stay s = {.since_ns = cadre_now_ns()};
+    return atomic_load_explicit(&e->busy, memory_order_relaxed);
+}
+
+static stay enter(cadre_engine *e)
+{
+    stay s = {.since_ns = cadre_now_ns(), .busy = is_busy(e)};
     cadre_floats_enter(&s.floats);
     return s;
 }
@@ -68,9 +76,11 @@ static stay enter(void)
 static void leave(cadre_engine *e, const stay *s)
 {
     cadre_floats_leave(&s->floats);
-    // Relaxed: read after all threads' leaves are closed.
-    atomic_fetch_add_explicit(
-        &e->hook_ns, cadre_now_ns() - s->since_ns, memory_order_relaxed);
+    int64_t ns = cadre_now_ns() - s->since_ns;
+    atomic_fetch_add_explicit(&e->hook_ns, ns, memory_order_relaxed);
+    if (s->busy || is_busy(e)) {
+        atomic_fetch_add_explicit(&e->busy_hook_ns, ns, memory_order_relaxed);
+    }
 }
 
 // --- events ---
@@ -84,21 +94,19 @@ static void note(cadre_engine *e, cadre_event_kind kind, int leaf, int index)
                                      .round = -1});
 }
 
+static void note_bucket(cadre_engine *e, cadre_event_kind kind, int bucket)
+{
+    cadre_record_note(e->record, (cadre_event){.kind = kind,
+                                     .leaf = -1,
+                                     .index = -1,
+                                     .bucket = bucket,
+                                     .round = -1});
+}
+
 // --- folds ---
 
-// Moves folds on, unless another thread does so now.
-static void advance(cadre_engine *e, bool wait)
+static void advance_once(cadre_engine *e, bool wait)
 {
-    pthread_mutex_lock(&e->leaves.mu);
-    bool mine = !e->advancing && e->failure == CADRE_OK;
-    if (mine) {
-        e->advancing = true;
-    }
-    pthread_mutex_unlock(&e->leaves.mu);
-    if (!mine) {
-        return;
-    }
-
     int finished = cadre_fold_finished(e->fold);
     cadre_status status = cadre_fold_advance(e->fold, wait);
     if (status == CADRE_OK) {
@@ -107,12 +115,38 @@ static void advance(cadre_engine *e, bool wait)
     if (status != CADRE_OK) {
         keep_failure(e, status);
     }
-    pthread_mutex_lock(&e->leaves.mu);
-    e->advancing = false;
-    if (cadre_fold_finished(e->fold) > finished) {
+    int now = cadre_fold_finished(e->fold);
+    atomic_store_explicit(
+        &e->busy, cadre_fold_posted(e->fold) > now, memory_order_relaxed);
+    if (now > finished) {
+        pthread_mutex_lock(&e->leaves.mu);
         cadre_leaves_signal(&e->leaves);
+        pthread_mutex_unlock(&e->leaves.mu);
     }
-    pthread_mutex_unlock(&e->leaves.mu);
+}
+
+// Moves folds on, unless another thread does so now; that one is told of news.
+static void advance(cadre_engine *e, bool wait, bool news)
+{
+    if (news) {
+        atomic_store(&e->news, true);
+    }
+    do {
+        // Sequentially consistent: either this thread gets to advance, or the
+        // one that does sees the news after it has let go.
+        if (atomic_exchange(&e->advancing, true)) {
+            if (news) {
+                cadre_group_wake(e->group);
+            }
+            return;
+        }
+        if (!has_failed(e)) {
+            atomic_store(&e->news, false);
+            advance_once(e, wait);
+        }
+        atomic_store(&e->advancing, false);
+        wait = false;
+    } while (atomic_load(&e->news) && !has_failed(e));
 }
 
 // --- hooks ---
@@ -139,11 +173,14 @@ cadre_status cadre_step_begin(cadre_engine *engine)
     }
     engine->model->grads = NULL;
     cadre_leaves_begin(&engine->leaves);
-    cadre_fold_begin(engine->fold);
+    cadre_fold_begin(engine->fold, engine->record);
     cadre_record_begin(engine->record);
     cadre_group_sent(
         engine->group, &engine->payload_before, &engine->overhead_before);
     atomic_store_explicit(&engine->hook_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&engine->busy_hook_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&engine->busy, false, memory_order_relaxed);
+    atomic_store(&engine->news, false);
     engine->failure = CADRE_OK;
     engine->step++;
     engine->open = true;
@@ -155,7 +192,7 @@ bool cadre_leaf_next(cadre_engine *engine, int *leaf)
     if (engine == NULL || leaf == NULL || !engine->open) {
         return false;
     }
-    stay s = enter();
+    stay s = enter(engine);
     bool opened = false;
     bool over = false;
     while (!over && !has_failed(engine)) {
@@ -169,7 +206,7 @@ bool cadre_leaf_next(cadre_engine *engine, int *leaf)
             over = true;
             break;
         case CADRE_LEAF_NO_WINDOW:
-            advance(engine, true);
+            advance(engine, true, false);
             cadre_leaves_wait(
                 &engine->leaves, seen, cadre_deadline_in_ms(LOOK_AGAIN_MS));
             break;
@@ -213,8 +250,16 @@ cadre_status cadre_grad_ready(cadre_engine *engine, int leaf, int index)
         return no_step("grad_ready");
     }
     note(engine, CADRE_EVENT_GRAD_READY, leaf, index);
-    return hook_result(
-        engine, cadre_leaves_ready(&engine->leaves, leaf, index));
+    stay s = enter(engine);
+    bool complete = false;
+    cadre_status status = hook_result(
+        engine, cadre_leaves_ready(&engine->leaves, leaf, index, &complete));
+    if (status == CADRE_OK && engine->o.overlap == CADRE_OVERLAP_ON &&
+        (complete || is_busy(engine))) {
+        advance(engine, false, complete);
+    }
+    leave(engine, &s);
+    return status;
 }
 
 cadre_status cadre_leaf_end(
@@ -227,17 +272,23 @@ cadre_status cadre_leaf_end(
         return no_step("leaf_end");
     }
     note(engine, CADRE_EVENT_LEAF_END, leaf, -1);
-    stay s = enter();
+    stay s = enter(engine);
     cadre_status status = hook_result(
         engine, cadre_leaves_close(&engine->leaves, leaf, loss, weight));
     if (status == CADRE_OK) {
-        advance(engine, false);
+        advance(engine, false, true);
     }
     leave(engine, &s);
     return status;
 }
 
 // --- the end of a step ---
+
+static cadre_status first_failure(cadre_engine *e)
+{
+    return has_failed(e) ? cadre_fail(e->failure, "%s", e->failure_text)
+                         : CADRE_OK;
+}
 
 // Waits until every rank's leaves are in the sum.
 static cadre_status finish_folds(cadre_engine *e)
@@ -249,13 +300,10 @@ static cadre_status finish_folds(cadre_engine *e)
                 "from cadre_leaf_next and close it with cadre_leaf_end",
                 cadre_leaves_closed(&e->leaves), e->leaves.n_own));
     }
-    while (!has_failed(e) && !cadre_fold_done(e->fold)) {
-        advance(e, true);
+    while (!has_failed(e) && !cadre_fold_summed(e->fold)) {
+        advance(e, true, false);
     }
-    if (has_failed(e)) {
-        return cadre_fail(e->failure, "%s", e->failure_text);
-    }
-    return CADRE_OK;
+    return first_failure(e);
 }
 
 // This rank's losses and weights, for the control exchange.
@@ -274,9 +322,10 @@ static void add_outcomes(cadre_engine *e, cadre_control *control)
     }
 }
 
-// Decides from what all ranks know, and updates.
-static void decide(cadre_engine *e, const cadre_control *all,
-    const float *grads, cadre_step_report *report)
+// Decides from what all ranks know.  Returns what the sums are to be multiplied
+// with; of no use when the step is skipped.
+static float decide(
+    cadre_engine *e, const cadre_control *all, cadre_step_report *report)
 {
     report->weight = all->weight;
     report->stop = all->stop;
@@ -288,57 +337,139 @@ static void decide(cadre_engine *e, const cadre_control *all,
         report->loss = NAN;
         report->grad_norm = NAN;
         e->skipped_in_row++;
-        return;
+        return 0.0f;
     }
     e->skipped_in_row = 0;
     double norm = sqrt(cadre_exact_value(&all->squares)) / total;
     report->loss = cadre_exact_value(&all->loss) / total;
     report->grad_norm = norm;
+    e->updates++;
 
     // docs/numerics.md sections 5 and 6: both factors in f64, rounded once.
     double clip =
         e->o.clip > 0.0 && norm > e->o.clip ? e->o.clip / (norm + 1e-6) : 1.0;
-    e->updates++;
+    return (float)(clip / total);
+}
+
+// Updates this rank's part bucket by bucket, each published while the next one
+// is updated.  *waited_ns: what was no updating.
+static cadre_status update_and_publish(
+    cadre_engine *e, const cadre_update *update, int64_t *waited_ns)
+{
+    for (int b = 0; b < e->buckets.n_buckets; b++) {
+        cadre_engine_update_bucket(e, update, b);
+        note_bucket(e, CADRE_EVENT_UPDATE, b);
+        int64_t since_ns = cadre_now_ns();
+        cadre_fold_publish(e->fold);
+        advance(e, false, false);
+        *waited_ns += cadre_now_ns() - since_ns;
+    }
+    int64_t since_ns = cadre_now_ns();
+    while (!has_failed(e) && !cadre_fold_done(e->fold)) {
+        advance(e, true, false);
+    }
+    *waited_ns += cadre_now_ns() - since_ns;
+    return first_failure(e);
+}
+
+static cadre_status update(cadre_engine *e, const float *grads, float scale,
+    double lr, int64_t *waited_ns)
+{
+    *waited_ns = 0;
     if (e->optim == NULL) {
         e->model->grads = grads;
-        return;
+        return CADRE_OK;
     }
-    e->powers.beta1 *= e->hyper.beta1;
-    e->powers.beta2 *= e->hyper.beta2;
-    cadre_engine_update(e, grads, (float)(clip / total), report->lr);
+    cadre_update u = cadre_engine_begin_update(e, scale, lr);
+    if (e->placement->optimizer == CADRE_SHARDED) {
+        return update_and_publish(e, &u, waited_ns);
+    }
+    cadre_engine_update(e, &u, grads);
+    note(e, CADRE_EVENT_UPDATE, -1, -1);
+    return CADRE_OK;
+}
+
+// What of the step's time went where.
+typedef struct spent {
+    int64_t since_ns;     // when step_end began
+    int64_t decided_ns;   // when all was known
+    int64_t busy_at_end;  // time with exchanges under way, up to step_end,
+    int64_t busy_decided; // and up to the decisions
+    int64_t published_ns; // waits for what owners publish
+} spent;
+
+// All threads wait for this one; the update is computing, not waiting.
+static void report_times(
+    cadre_engine *e, const spent *s, cadre_step_report *report)
+{
+    double threads = e->o.threads;
+    double hooks =
+        (double)atomic_load_explicit(&e->hook_ns, memory_order_relaxed);
+    double busy_hooks =
+        (double)atomic_load_explicit(&e->busy_hook_ns, memory_order_relaxed);
+    double at_end = (double)(s->decided_ns - s->since_ns + s->published_ns);
+    report->exposed_ms = (hooks / threads + at_end) / 1e6;
+
+    double seen = busy_hooks / threads +
+                  (double)(s->busy_decided - s->busy_at_end + s->published_ns);
+    double hidden = (double)cadre_fold_busy_ns(e->fold) - seen;
+    report->hidden_ms = hidden > 0.0 ? hidden / 1e6 : 0.0;
+}
+
+// Bytes that left this rank in the step; those of the control exchange count as
+// overhead.
+static void report_bytes(
+    cadre_engine *e, uint64_t control_bytes, cadre_step_report *report)
+{
+    uint64_t payload;
+    uint64_t overhead;
+    cadre_group_sent(e->group, &payload, &overhead);
+    report->bytes_sent = payload - e->payload_before - control_bytes;
+    report->overhead_bytes = overhead - e->overhead_before + control_bytes;
+}
+
+// The control exchange; *bytes: what it sent.
+static cadre_status run_control(cadre_engine *e, const cadre_fold_sum *sum,
+    cadre_control *control, uint64_t *bytes)
+{
+    uint64_t before;
+    uint64_t after;
+    uint64_t overhead;
+    *control = (cadre_control){
+        .squares = sum->squares,
+        .finite = sum->finite,
+        .stop =
+            atomic_exchange_explicit(&e->stop_bits, 0, memory_order_relaxed),
+    };
+    add_outcomes(e, control);
+    cadre_group_sent(e->group, &before, &overhead);
+    CADRE_TRY(cadre_control_run(e->control, control));
+    cadre_group_sent(e->group, &after, &overhead);
+    *bytes = after - before;
+    note(e, CADRE_EVENT_CONTROL, -1, -1);
+    return CADRE_OK;
 }
 
 static cadre_status finish_step(
     cadre_engine *e, int64_t since_ns, cadre_step_report *report)
 {
+    spent s = {
+        .since_ns = since_ns, .busy_at_end = cadre_fold_busy_ns(e->fold)};
     CADRE_TRY(finish_folds(e));
-    uint64_t payload;
-    uint64_t overhead;
-    cadre_group_sent(e->group, &payload, &overhead);
-    report->bytes_sent = payload - e->payload_before;
-
     cadre_fold_sum sum;
     cadre_fold_take(e->fold, &sum);
-    cadre_control control = {
-        .squares = sum.squares,
-        .finite = sum.finite,
-        .stop =
-            atomic_exchange_explicit(&e->stop_bits, 0, memory_order_relaxed),
-    };
-    add_outcomes(e, &control);
-    CADRE_TRY(cadre_control_run(e->control, &control));
-    note(e, CADRE_EVENT_CONTROL, -1, -1);
-    uint64_t control_payload;
-    cadre_group_sent(e->group, &control_payload, &overhead);
-    report->overhead_bytes =
-        overhead - e->overhead_before + (control_payload - payload);
+    cadre_control control;
+    uint64_t control_bytes;
+    CADRE_TRY(run_control(e, &sum, &control, &control_bytes));
+    s.decided_ns = cadre_now_ns();
+    s.busy_decided = cadre_fold_busy_ns(e->fold);
 
-    // All threads wait for this one; the update is computing, not waiting.
-    int64_t hooks = atomic_load_explicit(&e->hook_ns, memory_order_relaxed);
-    report->exposed_ms = (double)hooks / 1e6 / e->o.threads +
-                         (double)(cadre_now_ns() - since_ns) / 1e6;
-    decide(e, &control, sum.grads, report);
-    note(e, CADRE_EVENT_UPDATE, -1, -1);
+    float scale = decide(e, &control, report);
+    if (!report->skipped) {
+        CADRE_TRY(update(e, sum.grads, scale, report->lr, &s.published_ns));
+    }
+    report_times(e, &s, report);
+    report_bytes(e, control_bytes, report);
     return CADRE_OK;
 }
 
@@ -365,7 +496,7 @@ cadre_status cadre_step_end(cadre_engine *engine, cadre_step_report *out)
     if (!engine->open) {
         return no_step("step_end");
     }
-    stay s = enter();
+    stay s = enter(engine);
     cadre_step_report report = {.step = engine->step};
     cadre_status status = finish_step(engine, s.since_ns, &report);
     cadre_floats_leave(&s.floats);

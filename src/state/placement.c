@@ -10,6 +10,12 @@ static const cadre_placement_row rows[] = {
         .grads = CADRE_REPLICATED,
         .optimizer = CADRE_REPLICATED,
     },
+    {
+        .mode = "zero1",
+        .params = CADRE_REPLICATED,
+        .grads = CADRE_REPLICATED,
+        .optimizer = CADRE_SHARDED,
+    },
 };
 
 const cadre_placement_row *cadre_placement_of(int mode)

@@ -7,6 +7,7 @@
 #include "cadre/cadre.h"
 #include "parallel/model.h"
 #include "state/leaf.h"
+#include "state/placement.h"
 #include "train/identity.h"
 #include "train/values.h"
 #include "train/watch.h"
@@ -146,10 +147,10 @@ static json_t *make_setting(const cadre_outcome *o)
     int n_leaves = cadre_leaf_count(o->engine);
     return json_pack("{s:s, s:i, s:i, s:s, s:i, s:i, s:s, s:s, s:s, s:o, s:o}",
         "recipe", c->recipe, "world_size", cadre_world_size(o->world),
-        "threads", c->threads, "mode", "ddp", "leaves", n_leaves, "fold",
-        cadre_engine_fold(o->engine), "precision", "f32", "transport",
-        cadre_transport_name(o->world), "isa", cadre_compute_isa(),
-        "library_versions", make_versions(), "identity",
+        "threads", c->threads, "mode", cadre_placement_of((int)c->mode)->mode,
+        "leaves", n_leaves, "fold", cadre_engine_fold(o->engine), "precision",
+        "f32", "transport", cadre_transport_name(o->world), "isa",
+        cadre_compute_isa(), "library_versions", make_versions(), "identity",
         cadre_json_hash(cadre_identity_hash(c, o->task, n_leaves)));
 }
 

@@ -57,6 +57,7 @@ static cadre_status create_engine(run *r)
         .threads = c->threads,
         .fold = c->fold,
         .bucket_bytes = bucket_bytes < 1 ? 1 : (size_t)bucket_bytes,
+        .overlap = c->overlap,
         .optimizer = c->optimizer,
         .lr = hyper(c->lr),
         .weight_decay = hyper(c->weight_decay),

@@ -68,6 +68,7 @@ class Keys(harness.CommandTest):
                 "train.log_every=0", "data.drop_last=yes",
                 "parallel.leaves=0", "parallel.leaves=65537",
                 "parallel.fold=3", "parallel.fold=0", "parallel.fold=none",
+                "parallel.overlap=yes", "parallel.mode=zero",
                 "parallel.bucket_mb=0", "parallel.timeout_ms=0",
                 "optim.name=adam", "parallel.transport=udp"):
             with self.subTest(assignment):
@@ -81,8 +82,8 @@ class Keys(harness.CommandTest):
                 "train.precision=bf16", "train.threads_per_leaf=2",
                 "optim.name=lars", "optim.name=lamb", "optim.schedule=cosine",
                 "optim.schedule=linear", "optim.schedule=step",
-                "parallel.mode=zero1", "parallel.mode=fedavg",
-                "parallel.overlap=on", "parallel.order=ring",
+                "parallel.mode=zero2", "parallel.mode=fedavg",
+                "parallel.order=ring",
                 "parallel.transport=shm", "parallel.transport=ucx",
                 "checkpoint.every=10", "checkpoint.keep=1", "model.width=16"):
             with self.subTest(assignment):
@@ -96,7 +97,7 @@ class Keys(harness.CommandTest):
     def test_what_is_built_can_be_said(self):
         self.config("--set", "train.precision=f32", "--set",
                     "parallel.order=canonical", "--set", "parallel.overlap=off",
-                    "--set", "parallel.mode=ddp", "--set",
+                    "--set", "parallel.mode=zero1", "--set",
                     "optim.schedule=constant", "--set", "parallel.fold=eager")
 
     def test_options_out_of_range_are_refused(self):

@@ -71,6 +71,26 @@ class Matrix(harness.CommandTest):
                     f"parallel.bucket_mb={bucket}", "--set",
                     f"parallel.transport={transport}"))
 
+    def test_modes_and_overlap(self):
+        alone = self.hash_of(8, "-n", "1", "--threads", "1")
+        everything = itertools.product(
+            (1, 2, 3, 4, 6, 8), ("ddp", "zero1"), ("on", "off"), BUCKETS,
+            (1, 2), TRANSPORTS)
+        a_few = ((1, "zero1", "on", "25", 2, "inproc"),
+                 (2, "ddp", "off", "25", 1, "tcp"),
+                 (2, "zero1", "on", "0.05", 2, "tcp"),
+                 (3, "zero1", "off", "0.05", 1, "inproc"))
+        for n, mode, overlap, bucket, threads, transport in (
+                everything if FULL else a_few):
+            with self.subTest(n=n, mode=mode, overlap=overlap, bucket=bucket,
+                              threads=threads, transport=transport):
+                self.assertEqual(alone, self.hash_of(
+                    8, "-n", n, "--threads", threads, "--set",
+                    f"parallel.mode={mode}", "--set",
+                    f"parallel.overlap={overlap}", "--set",
+                    f"parallel.bucket_mb={bucket}", "--set",
+                    f"parallel.transport={transport}"))
+
     def test_another_number_of_leaves_gives_other_bits(self):
         self.assertNotEqual(self.hash_of(8, "-n", "1"),
                             self.hash_of(6, "-n", "1"))

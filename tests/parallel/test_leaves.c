@@ -20,6 +20,7 @@ static cadre_layout tiny_layout(void)
 
 typedef struct fixture {
     cadre_layout layout;
+    cadre_buckets buckets;
     cadre_leaves leaves;
     float *memory;
 } fixture;
@@ -31,12 +32,15 @@ static void start(fixture *f, const cadre_dealing *d, int rank, int threads)
     f->memory =
         cadre_alloc_array((size_t)n * f->layout.n_elements, sizeof(float));
     assert_non_null(f->memory);
-    CHECK_OK(cadre_leaves_init(&f->leaves, &f->layout, d, rank, f->memory, n));
+    CHECK_OK(cadre_buckets_init(&f->buckets, &f->layout, d->world_size, 1024));
+    CHECK_OK(cadre_leaves_init(
+        &f->leaves, &f->layout, &f->buckets, d, rank, f->memory, n));
 }
 
 static void stop(fixture *f)
 {
     cadre_leaves_fini(&f->leaves);
+    cadre_buckets_fini(&f->buckets);
     cadre_free(f->memory);
     cadre_layout_fini(&f->layout);
 }
@@ -48,7 +52,8 @@ static void compute(fixture *f, int leaf, float value)
     assert_true(*g == 0.0f && !signbit(*g));
     *g = value;
     assert_ptr_equal(cadre_leaves_grad(&f->leaves, leaf, 0), g);
-    CHECK_OK(cadre_leaves_ready(&f->leaves, leaf, 0));
+    bool complete;
+    CHECK_OK(cadre_leaves_ready(&f->leaves, leaf, 0, &complete));
     CHECK_OK(cadre_leaves_close(&f->leaves, leaf, (double)value, 1));
 }
 
@@ -73,7 +78,7 @@ static void a_block_is_summed_along_the_tree(void **state)
                 compute(&f, leaf, (float)((4 * leaf - 16) / 13.0));
             }
             assert_int_equal(cadre_leaves_closed(&f.leaves), vectors[i].v);
-            const float *sum = cadre_leaves_node(&f.leaves, 0);
+            const float *sum = cadre_leaves_node(&f.leaves, 0, 0);
             assert_non_null(sum);
             uint32_t bits;
             memcpy(&bits, sum, sizeof(bits));
@@ -107,7 +112,7 @@ static void the_order_in_which_leaves_end_does_not_matter(void **state)
             }
         }
         uint32_t bits;
-        memcpy(&bits, cadre_leaves_node(&f.leaves, 0), sizeof(bits));
+        memcpy(&bits, cadre_leaves_node(&f.leaves, 0, 0), sizeof(bits));
         assert_int_equal(bits, 0xc0313b15u);
         stop(&f);
     }
@@ -163,6 +168,7 @@ static void misuse_is_named(void **state)
     fixture f;
     start(&f, &d, 1, 2);
     int leaf;
+    bool complete;
     assert_int_equal(cadre_leaves_open(&f.leaves, &leaf), CADRE_LEAF_OPENED);
     assert_int_equal(leaf, 1);
     assert_null(cadre_leaves_grad(&f.leaves, 0, 0));  // another rank's
@@ -170,13 +176,14 @@ static void misuse_is_named(void **state)
     assert_null(cadre_leaves_grad(&f.leaves, 99, 0)); // no such leaf
     assert_null(cadre_leaves_grad(&f.leaves, 1, 2));  // frozen
     assert_null(cadre_leaves_grad(&f.leaves, 1, 7));  // no such parameter
-    CHECK_FAILS(
-        cadre_leaves_ready(&f.leaves, 1, 0), CADRE_ERR_STATE, "never asked");
+    CHECK_FAILS(cadre_leaves_ready(&f.leaves, 1, 0, &complete), CADRE_ERR_STATE,
+        "never asked");
     assert_non_null(cadre_leaves_grad(&f.leaves, 1, 0));
     CHECK_FAILS(cadre_leaves_close(&f.leaves, 1, 0.0, 1), CADRE_ERR_STATE,
         "'x' in leaf 1 was asked for and never marked");
-    CHECK_OK(cadre_leaves_ready(&f.leaves, 1, 0));
-    CHECK_FAILS(cadre_leaves_ready(&f.leaves, 1, 0), CADRE_ERR_STATE, "twice");
+    CHECK_OK(cadre_leaves_ready(&f.leaves, 1, 0, &complete));
+    CHECK_FAILS(cadre_leaves_ready(&f.leaves, 1, 0, &complete), CADRE_ERR_STATE,
+        "twice");
     CHECK_FAILS(cadre_leaves_close(&f.leaves, 1, 0.0, -1),
         CADRE_ERR_INVALID_ARG, "weight");
     CHECK_OK(cadre_leaves_close(&f.leaves, 1, 0.0, 0));

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The canonical way of a fold: every rank sends every owner its part of its
+// node, and the owner adds them up in block order.
+
+#include "parallel/fold_impl.h"
+
+static int n_steps(const cadre_fold *f)
+{
+    (void)f;
+    return 1;
+}
+
+// What a round brings, and with more rounds what the tree keeps.
+static int n_arrays(const cadre_fold *f)
+{
+    int n_blocks = cadre_dealing_blocks(&f->o.leaves->dealing);
+    return f->n - 1 + (f->n_rounds > 1 ? cadre_fold_tree_arrays(n_blocks) : 0);
+}
+
+static size_t array_elements(const cadre_fold *f, int bucket)
+{
+    return f->o.buckets->buckets[bucket].parts[f->rank].count;
+}
+
+// This rank's own node: of the only round it is added up where it lies; of one
+// among many it is copied, since its window is soon another leaf's.
+static float *keep_own(cadre_fold *f, cadre_folding *b)
+{
+    if (f->n_rounds == 1) {
+        b->own.plane = b->node;
+        return b->node;
+    }
+    float *copy = cadre_owned_take(&b->own);
+    cadre_bucket_pack(b->own.part, b->node, copy);
+    return copy;
+}
+
+static void prepare(cadre_fold *f, const cadre_turn *turn)
+{
+    cadre_folding *b = &f->buckets[turn->bucket];
+    const cadre_bucket *bucket = &f->o.buckets->buckets[turn->bucket];
+    for (int r = 0; r < f->n; r++) {
+        if (r != f->rank && b->node != NULL) {
+            const cadre_bucket_part *part = &bucket->parts[r];
+            cadre_bucket_point(part, b->node);
+            b->sends[b->n_sends++] = (cadre_part){
+                .peer = r,
+                .runs = part->runs,
+                .n_runs = (size_t)part->n_slices,
+            };
+        }
+        if (!cadre_fold_has_block(f, r, turn->round)) {
+            continue;
+        }
+        if (r == f->rank) {
+            b->received[r] = keep_own(f, b);
+            continue;
+        }
+        b->received[r] = cadre_owned_take(&b->own);
+        b->array_runs[r] = (cadre_run){
+            .data = b->received[r],
+            .nbytes = b->own.part->count * sizeof(float),
+        };
+        b->receives[b->n_receives++] =
+            (cadre_part){.peer = r, .runs = &b->array_runs[r], .n_runs = 1};
+    }
+}
+
+// The nodes of a round go on the owner's tree, in block order.
+static void finish(cadre_fold *f, const cadre_turn *turn)
+{
+    cadre_folding *b = &f->buckets[turn->bucket];
+    for (int r = 0; r < f->n; r++) {
+        if (cadre_fold_has_block(f, r, turn->round)) {
+            cadre_owned_push(&b->own, f->level, b->received[r]);
+        }
+    }
+}
+
+const cadre_fold_way cadre_fold_direct = {
+    .n_steps = n_steps,
+    .n_arrays = n_arrays,
+    .array_elements = array_elements,
+    .prepare = prepare,
+    .finish = finish,
+};

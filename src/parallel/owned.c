@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "parallel/owned.h"
+
+#include "base/check.h"
+#include "kernel/reduce.h"
+#include "kernel/squares.h"
+
+void cadre_owned_begin(
+    cadre_owned *own, float *arrays, int n_arrays, size_t elements)
+{
+    own->n_free = n_arrays;
+    for (int i = 0; i < n_arrays; i++) {
+        own->free[i] = arrays + (size_t)i * elements;
+    }
+    own->plane = NULL;
+    own->tree = (cadre_tree){0};
+    own->sum = NULL;
+}
+
+float *cadre_owned_take(cadre_owned *own)
+{
+    CADRE_ASSERT(own->n_free > 0);
+    return own->free[--own->n_free];
+}
+
+void cadre_owned_give_back(cadre_owned *own, float *array)
+{
+    own->free[own->n_free++] = array;
+}
+
+// Where a slice of a node lies: in the plane by its offset, else packed.
+static float *slice_of(
+    const cadre_owned *own, float *node, int i, size_t packed)
+{
+    return node + (node == own->plane ? own->part->slices[i].offset : packed);
+}
+
+// Adds right to left; one of them may lie in this rank's plane.
+static void add_pair(cadre_owned *own, const cadre_tree_pair *pair)
+{
+    float *right = pair->right;
+    size_t packed = 0;
+    for (int i = 0; i < own->part->n_slices; i++) {
+        size_t count = own->part->slices[i].count;
+        cadre_reduce(CADRE_F32, CADRE_SUM, slice_of(own, pair->left, i, packed),
+            slice_of(own, right, i, packed), count);
+        packed += count;
+    }
+    if (right != own->plane) {
+        cadre_owned_give_back(own, right);
+    }
+}
+
+void cadre_owned_push(cadre_owned *own, int level, float *node)
+{
+    cadre_tree_pair pair;
+    cadre_tree_push(&own->tree, level, node);
+    while (cadre_tree_merge(&own->tree, &pair)) {
+        add_pair(own, &pair);
+    }
+}
+
+void cadre_owned_close(cadre_owned *own)
+{
+    cadre_tree_pair pair;
+    while (cadre_tree_join(&own->tree, &pair)) {
+        add_pair(own, &pair);
+    }
+    own->sum = cadre_tree_take(&own->tree);
+}
+
+const float *cadre_owned_slice(const cadre_owned *own, int i, size_t packed)
+{
+    return slice_of(own, own->sum, i, packed);
+}
+
+bool cadre_owned_squares(const cadre_owned *own, cadre_exact *squares)
+{
+    bool finite = true;
+    size_t packed = 0;
+    for (int i = 0; i < own->part->n_slices; i++) {
+        const cadre_slice *s = &own->part->slices[i];
+        finite = cadre_add_squares(squares, cadre_owned_slice(own, i, packed),
+                     s->offset, s->count) &&
+                 finite;
+        packed += s->count;
+    }
+    return finite;
+}
