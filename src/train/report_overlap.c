@@ -12,7 +12,7 @@
 
 enum {
     MOST_RANKS = 4,
-    MOST_LANES = 10, // of a rank
+    MOST_LANES = 16, // of a rank
     LEFT = 130,
     RIGHT = 14,
     TOP = 6,

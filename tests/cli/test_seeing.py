@@ -385,9 +385,26 @@ class Seeing(harness.CommandTest):
                  if e["ph"] == "M" and e["name"] == "thread_name"}
         for e in chunks + moving:
             self.assertRegex(names[e["pid"], e["tid"]], r"^in flight \d+$")
-        for e in chunks:
-            self.assertGreater(e["args"]["bytes"], 0)
-            self.assertGreaterEqual(e["args"]["bucket"], 0)
+        for rank in (0, 1):
+            for step in (11, 12, 13):
+                mine = [e["args"] for e in chunks if e["pid"] == rank and
+                        e["args"]["step"] == step]
+                # Each has a number of its own, and goes both ways.
+                numbers = [args["exchange"] for args in mine]
+                self.assertEqual(sorted(numbers), list(range(len(mine))))
+                self.assertEqual({args["gather"] for args in mine},
+                                 {False, True})
+                self.assertGreater(min(args["bytes"] for args in mine), 0)
+                self.assertGreaterEqual(min(args["bucket"] for args in mine), 0)
+        # The report shows those of the last step; one more is its legend's.
+        page = Page((self.run_out / "report.html").read_text())
+        shown = [e for e in chunks if e["args"]["step"] == 13 and
+                 e["args"]["gather"]]
+        n = len(page.all("rect", "gather")) - 1
+        if "lanes of the first" in page.text:
+            self.assertTrue(0 < n <= len(shown), n)
+        else:
+            self.assertEqual(n, len(shown))
 
     def test_a_trace_that_makes_no_sense_is_refused(self):
         out = self.new_out()
