@@ -136,7 +136,8 @@ typedef struct cadre_train_summary {
  * Trains.  Collective: all ranks with the same config but for threads.
  *
  * Rank 0 writes metrics.jsonl, events.out.tfevents.*, summary.json,
- * model.safetensors, report.html and, if wanted, trace.json into config->out.  hooks may be NULL.  *out, also after a stop, is given to
+ * model.safetensors, report.html and, if wanted, trace.json into config->out.
+ * hooks may be NULL.  *out, also after a stop, is given to
  * cadre_train_summary_release().
  *
  * Errors: those of cadre_train_check(), CADRE_ERR_NOT_FINITE, CADRE_ERR_IO (the

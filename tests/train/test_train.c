@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "cadre/launch.h"
 #include "support/check.h"
+#include <dirent.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -70,9 +71,24 @@ static int make_data(void **state)
     return 0;
 }
 
+static void remove_run(void)
+{
+    char path[512];
+    snprintf(path, sizeof(path), "%s/run", folder);
+    DIR *entries = opendir(path);
+    for (struct dirent *e; entries != NULL && (e = readdir(entries)) != NULL;) {
+        (void)unlinkat(dirfd(entries), e->d_name, 0);
+    }
+    if (entries != NULL) {
+        closedir(entries);
+        rmdir(path);
+    }
+}
+
 static int remove_data(void **state)
 {
     (void)state;
+    remove_run();
     static const char *const names[] = {"train-labels-idx1-ubyte",
         "train-images-idx3-ubyte", "t10k-labels-idx1-ubyte",
         "t10k-images-idx3-ubyte"};
@@ -270,6 +286,19 @@ static void ranks_that_would_do_something_else_fail(void **state)
         CADRE_ERR_DESYNC, "rank 2 would make 6 steps and rank 0 7");
 }
 
+static void a_trace_needs_a_folder(void **state)
+{
+    (void)state;
+    job j = {.config = small_config()};
+    j.config.trace_first = 2;
+    j.config.trace_count = 1;
+    CHECK_FAILS(cadre_launch_threads(2, NULL, train_rank, &j, NULL),
+        CADRE_ERR_INVALID_ARG, "a trace needs a folder");
+    j.config.trace_first = 6;
+    CHECK_FAILS(cadre_train_check(&j.config, 2), CADRE_ERR_INVALID_ARG,
+        "begin at step 6, but the run has 5 steps");
+}
+
 static void a_configuration_that_makes_no_sense_is_refused(void **state)
 {
     (void)state;
@@ -334,6 +363,9 @@ static void no_memory_anywhere_is_an_error_and_no_leak(void **state)
         job j = {.config = small_config()};
         j.config.steps = 1;
         j.config.threads = 2;
+        j.config.trace_first = 1;
+        j.config.trace_count = 1;
+        snprintf(j.config.out, sizeof(j.config.out), "%s/run", folder);
         cadre_alloc_fail_after(n);
         status = cadre_launch_threads(1, NULL, train_rank, &j, NULL);
         cadre_alloc_fail_after(-1);
@@ -342,6 +374,7 @@ static void no_memory_anywhere_is_an_error_and_no_leak(void **state)
         }
         assert_true(n < 10000);
     }
+    remove_run();
 }
 
 int main(void)
@@ -353,6 +386,7 @@ int main(void)
         cmocka_unit_test(a_stop_is_after_the_step_in_which_it_is_asked_for),
         cmocka_unit_test(one_rank_that_is_asked_stops_all),
         cmocka_unit_test(ranks_that_would_do_something_else_fail),
+        cmocka_unit_test(a_trace_needs_a_folder),
         cmocka_unit_test(a_configuration_that_makes_no_sense_is_refused),
         cmocka_unit_test(nothing_is_allocated_after_the_first_steps),
         cmocka_unit_test(no_memory_anywhere_is_an_error_and_no_leak),
