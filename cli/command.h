@@ -29,5 +29,6 @@ int command_train(int argc, char **argv);
 int command_eval(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_bench(int argc, char **argv);
+int command_report(int argc, char **argv);
 
 #endif // CADRE_CLI_COMMAND_H

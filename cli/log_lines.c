@@ -3,24 +3,26 @@
 #include "log_lines.h"
 
 #include "launched.h"
+#include "screen.h"
 
 #include <stdio.h>
-#include <unistd.h>
+
+enum { LINE_BYTES = 2048 };
 
 static void show(
     cadre_log_level level, const char *component, const char *line, void *ctx)
 {
     (void)level;
     (void)ctx;
-    // Over the progress line, which is drawn again.
-    const char *before = isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "";
     const char *rank = launched_rank();
+    char text[LINE_BYTES];
     if (rank != NULL) {
-        fprintf(stderr, "%scadre: rank %s: %s: %s\n", before, rank, component,
+        snprintf(text, sizeof(text), "cadre: rank %s: %s: %s", rank, component,
             line);
     } else {
-        fprintf(stderr, "%scadre: %s: %s\n", before, component, line);
+        snprintf(text, sizeof(text), "cadre: %s: %s", component, line);
     }
+    screen_print(text);
 }
 
 void log_lines_show(cadre_log_level level)

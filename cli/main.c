@@ -22,7 +22,7 @@ static const command commands[] = {
     {"plan", "predict memory and time before a run", NULL},
     {"doctor", "say what was found on this host and what is missing",
         command_doctor},
-    {"report", "build the report of a run again", NULL},
+    {"report", "build the report of a run again", command_report},
 };
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 

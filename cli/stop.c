@@ -13,18 +13,25 @@
 static atomic_int caught;
 static _Atomic(const char *) answer;
 
+static void say(const char *text)
+{
+    ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
+    (void)ignored;
+}
+
 static void on_signal(int signal_number)
 {
     int error = errno;
     int first = 0;
+    const char *text = atomic_load(&answer);
     if (!atomic_compare_exchange_strong(&caught, &first, signal_number)) {
+        if (text != NULL) {
+            say("\n"); // the prompt begins on a line of its own
+        }
         signal(signal_number, SIG_DFL);
         raise(signal_number);
-    }
-    const char *text = first == 0 ? atomic_load(&answer) : NULL;
-    if (text != NULL) {
-        ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
-        (void)ignored;
+    } else if (text != NULL) {
+        say(text);
     }
     errno = error;
 }

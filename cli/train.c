@@ -79,7 +79,9 @@ static void show_summary(
         printf(", test accuracy %.4f", summary->eval_accuracy);
     }
     printf("\nparams_hash %016" PRIx64 "\n", summary->params_hash);
-    printf("see %s/summary.json, metrics.jsonl, model.safetensors\n", out);
+    printf("see %s/report.html, summary.json, metrics.jsonl, "
+           "model.safetensors\n",
+        out);
 }
 
 static int outcome(const cadre_train_summary *summary)
@@ -121,14 +123,9 @@ static void init_job(
 {
     *job = (rank_job){
         .config = *config,
-        .display =
-            {
-                .quiet = w->quiet,
-                .terminal = isatty(STDERR_FILENO) == 1,
-                .log_every = config->log_every,
-            },
         .json = w->json,
     };
+    display_init(&job->display, &job->config, w->quiet);
 }
 
 static cadre_init_options group_options(const cadre_train_config *config)
@@ -239,6 +236,10 @@ static int launch(
     }
     if (w->json) {
         argv[n_args++] = "--json";
+    }
+    if (w->trace != NULL) {
+        argv[n_args++] = "--trace";
+        argv[n_args++] = w->trace;
     }
     if (!resume) {
         argv[n_args++] = "--";
@@ -421,6 +422,9 @@ int command_train(int argc, char **argv)
             0},
         {OPTION_FLAG, "--json", NULL, NULL,
             "print summary.json to standard output at the end", &w.json, 0, 0},
+        {OPTION_TEXT, "--trace", NULL, "FIRST:COUNT",
+            "record these steps in trace.json, for ui.perfetto.dev", &w.trace,
+            0, 0},
         {OPTION_FLAG, "--list", NULL, NULL, "show the recipes", &w.list, 0, 0},
         {OPTION_FLAG, "--print-config", NULL, NULL,
             "show the configuration as YAML and stop", &w.print_config, 0, 0},

@@ -3,6 +3,7 @@
 #include "train_config.h"
 
 #include "keys.h"
+#include "number.h"
 #include "path.h"
 #include "run_folder.h"
 #include "yaml.h"
@@ -100,6 +101,28 @@ static bool read_run(
     return true;
 }
 
+// "20:3" is steps 20 to 22.  How many make sense, the library says.
+static bool read_trace(const char *text, cadre_train_config *config)
+{
+    char first[NUMBER_BYTES];
+    const char *colon = strchr(text, ':');
+    size_t nbytes = colon == NULL ? sizeof(first) : (size_t)(colon - text);
+    if (nbytes < sizeof(first)) {
+        memcpy(first, text, nbytes);
+        first[nbytes] = '\0';
+        if (number_from_text(first, &config->trace_first) &&
+            number_from_text(colon + 1, &config->trace_count) &&
+            config->trace_first >= 1 && config->trace_count >= 1) {
+            return true;
+        }
+    }
+    fprintf(stderr,
+        "cadre train: --trace is '%.64s'; it is FIRST:COUNT, such as 20:3 for "
+        "steps 20 to 22\n",
+        text);
+    return false;
+}
+
 bool train_config_make(
     const train_wishes *w, const char *recipe, cadre_train_config *config)
 {
@@ -119,6 +142,9 @@ bool train_config_make(
     if (w->steps > 0 || w->epochs > 0) {
         config->steps = w->steps;
         config->epochs = w->epochs;
+    }
+    if (w->trace != NULL && !read_trace(w->trace, config)) {
+        return false;
     }
     if (config->data_path[0] != '\0' && !path_settle(config->data_path)) {
         return refuse("data.path is too long when made absolute");

@@ -18,6 +18,7 @@ typedef struct train_wishes {
     int64_t epochs;
     const char *out;    // or NULL
     const char *resume; // or NULL
+    const char *trace;  // FIRST:COUNT; or NULL
     option_list keys;   // KEY=VALUE each
     bool quiet;
     bool json;

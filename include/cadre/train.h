@@ -43,6 +43,8 @@ typedef struct cadre_train_config {
     uint64_t seed;        // train.seed
     int64_t eval_every;   // train.eval_every; 0: at the end only
     int64_t log_every;    // train.log_every
+    int64_t trace_first;  // --trace: steps that trace.json shows,
+    int64_t trace_count;  // and how many; 0: no trace
 
     cadre_optimizer optimizer; // optim.name; hyper-parameters are values:
     double lr;                 // optim.lr          here 0 means 0
@@ -125,7 +127,17 @@ typedef struct cadre_train_progress {
     double step_ms;
     double samples_per_second;
     double exposed_fraction; // of step_ms
-    bool evaluated;          // then the next two are fresh
+    double hidden_fraction;  // of communication; NaN without any
+    uint64_t bytes_sent;     // in this step
+    bool skipped;            // this step
+    int world_size;
+    // Of all ranks, since the last logged step; until there is one, rss_rank
+    // is -1.
+    int slowest_rank;      // which computed longest
+    double slowest_excess; // over the median, as a fraction of it
+    int64_t rss_bytes;     // the largest peak
+    int rss_rank;          // whose it is
+    bool evaluated;        // then the next two are fresh
     double eval_loss;
     double eval_accuracy;
 } cadre_train_progress;
@@ -154,10 +166,11 @@ typedef struct cadre_train_summary {
 /**
  * Trains.  Collective: all ranks with the same config but for threads.
  *
- * Rank 0 writes metrics.jsonl, checkpoints, summary.json and model.safetensors
- * into config->out.  With config->resume a run goes on: rank 0 adopts from its
- * newest valid checkpoint, as cadre_train_adopt() does, and all follow.  hooks
- * may be NULL.  *out, also after a stop, is given to
+ * Rank 0 writes metrics.jsonl, events.out.tfevents.*, checkpoints, summary.json,
+ * model.safetensors, report.html and, if wanted, trace.json into config->out.
+ * With config->resume a run goes on: rank 0 adopts from its newest valid
+ * checkpoint, as cadre_train_adopt() does, and all follow.  hooks may be NULL.
+ * *out, also after a stop, is given to
  * cadre_train_summary_release().
  *
  * Errors: those of cadre_train_check(), CADRE_ERR_NOT_FINITE, CADRE_ERR_IO (the
@@ -171,6 +184,17 @@ CADRE_API void cadre_train_summary_release(cadre_train_summary *summary);
 /** What layers are computed with: "oneDNN 2.6.3", and "avx2". */
 CADRE_API const char *cadre_train_library(void);
 CADRE_API const char *cadre_train_isa(void);
+
+/**
+ * Builds report.html in config->out from the other files of that run, finished
+ * or not; the configuration is the run's.  Local.
+ *
+ * Errors: CADRE_ERR_NOT_FOUND  there is no run: no metrics.jsonl
+ *         CADRE_ERR_CORRUPT    a file is damaged; the text has file and line
+ *         CADRE_ERR_IO, CADRE_ERR_NO_MEMORY
+ */
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_report(
+    const cadre_train_config *config);
 
 typedef struct cadre_eval_result {
     int64_t n_samples;

@@ -384,11 +384,12 @@ static void pump_all(launch *l)
 {
     bool moved = false;
     for (int r = 0; r < l->n; r++) {
-        moved = cadre_stream_pump(&l->processes[r].output) || moved;
+        // Errors first: a display ends there before a result is printed.
         moved = cadre_stream_pump(&l->processes[r].error) || moved;
+        moved = cadre_stream_pump(&l->processes[r].output) || moved;
     }
-    cadre_outlet_flush(&l->output);
     cadre_outlet_flush(&l->error);
+    cadre_outlet_flush(&l->output);
     if (moved || l->n_running > 0) {
         l->drained = cadre_deadline_in_ms(DRAIN_MS);
     }

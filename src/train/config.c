@@ -3,11 +3,15 @@
 #include "train/config.h"
 
 #include "base/fail.h"
+#include "base/hash.h"
 #include "data/deal.h"
 #include "train/resume.h"
 #include "train/task.h"
 #include <inttypes.h>
 #include <string.h>
+
+// A trace of more is no longer looked at, and fills disks.
+enum { MOST_TRACED = 1000 };
 
 static cadre_status check_at_least(
     const char *key, int64_t value, int64_t lowest)
@@ -17,6 +21,21 @@ static cadre_status check_at_least(
                : cadre_fail(CADRE_ERR_INVALID_ARG,
                      "%s is %" PRId64 ", at least %" PRId64 " is needed", key,
                      value, lowest);
+}
+
+static cadre_status check_trace(const cadre_train_config *config)
+{
+    if (config->trace_count == 0) {
+        return CADRE_OK;
+    }
+    CADRE_TRY(check_at_least("trace's first step", config->trace_first, 1));
+    CADRE_TRY(check_at_least("trace's steps", config->trace_count, 0));
+    if (config->trace_count > MOST_TRACED) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "%" PRId64 " steps are to be traced, at most %d can be",
+            config->trace_count, MOST_TRACED);
+    }
+    return CADRE_OK;
 }
 
 cadre_status cadre_config_check(
@@ -55,6 +74,7 @@ cadre_status cadre_config_check(
             "parallel.bucket_mb is %g, more than 0 is needed",
             config->bucket_mb);
     }
+    CADRE_TRY(check_trace(config));
     if (config->leaves > 0 && world_size > config->leaves) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "%d ranks but %d leaves: every rank needs a leaf, so start fewer "
@@ -87,7 +107,20 @@ cadre_status cadre_config_steps(const cadre_train_config *config,
             ": nothing is left to do; give more steps or epochs",
             config->resume, config->resume_step, *n_steps);
     }
+    if (config->trace_count > 0 && config->trace_first > *n_steps) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "the trace is to begin at step %" PRId64
+            ", but the run has %" PRId64 " steps",
+            config->trace_first, *n_steps);
+    }
     return CADRE_OK;
+}
+
+uint64_t cadre_config_rhythm(const cadre_train_config *config)
+{
+    const int64_t words[] = {config->eval_every, config->log_every,
+        config->trace_first, config->trace_count, config->checkpoint_every};
+    return cadre_hash(words, sizeof(words), 0);
 }
 
 // A damaged test split is better found now than after the training.

@@ -18,4 +18,7 @@ cadre_status cadre_config_check(
 cadre_status cadre_config_steps(const cadre_train_config *config,
     const cadre_dataset *train, int64_t *n_steps);
 
+/** A hash of when ranks stop computing to do something else together. */
+uint64_t cadre_config_rhythm(const cadre_train_config *config);
+
 #endif // CADRE_TRAIN_CONFIG_H

@@ -247,6 +247,12 @@ static cadre_status compare_with_first(
             "rank %d would make %" PRId64 " steps and rank 0 %" PRId64, rank,
             other->n_steps, first->n_steps);
     }
+    if (other->rhythm != first->rhythm) {
+        return cadre_fail(CADRE_ERR_DESYNC,
+            "rank %d would log, evaluate or trace other steps than rank 0: "
+            "give all ranks the same configuration",
+            rank);
+    }
     if (other->params_hash != first->params_hash) {
         return cadre_fail(CADRE_ERR_DESYNC,
             "rank %d would evaluate other parameters than rank 0 (params_hash "

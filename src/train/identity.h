@@ -40,6 +40,7 @@ cadre_status cadre_identity_compare(
 typedef struct cadre_claim {
     uint64_t identity;    // of a run
     int64_t n_steps;      // of a run
+    uint64_t rhythm;      // of a run: cadre_config_rhythm()
     uint64_t params_hash; // of what is evaluated and not trained
     uint64_t test_hash;   // the test split's content
     int64_t n_test;       // and its samples

@@ -155,17 +155,47 @@ void cadre_metrics_close(cadre_metrics *metrics)
     cadre_free(metrics);
 }
 
+// To a microsecond, which is finer than these times are alike.
+static json_t *make_ms(double ms)
+{
+    return cadre_json_real(round(ms * 1000) / 1000);
+}
+
+static json_t *make_ms_list(const double *ms, int n)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++) {
+        if (json_array_append_new(list, make_ms(ms[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *make_ranks(const cadre_watch_facts *f)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:i, s:I, s:i}", "step_ms_min",
+        make_ms(f->fastest_ms), "step_ms_max", make_ms(f->slowest_ms),
+        "rank_step_ms", make_ms_list(f->step_ms, f->n_ranks), "rank_busy_ms",
+        make_ms_list(f->busy_ms, f->n_ranks), "slowest_rank", f->slowest_rank,
+        "peak_rss_bytes", (json_int_t)f->rss_bytes, "peak_rss_rank",
+        f->rss_rank);
+}
+
 static json_t *make_line(const cadre_metrics_line *line)
 {
     const cadre_step_report *r = line->report;
-    json_t *o = json_pack("{s:I, s:o, s:o, s:o, s:o, s:n, s:o, s:o, s:I}",
+    json_t *o = json_pack("{s:I, s:o, s:o, s:o, s:o, s:n, s:o, s:o, s:o, s:I}",
         "step", (json_int_t)r->step, "loss", cadre_json_real(r->loss), "lr",
         cadre_json_real(r->lr), "grad_norm", cadre_json_real(r->grad_norm),
         "samples_per_second", cadre_json_real(line->samples_per_second),
         "tokens_per_second", "step_ms", cadre_json_real(line->step_ms),
-        "exposed_ms", cadre_json_real(r->exposed_ms), "bytes_sent",
-        (json_int_t)r->bytes_sent);
-    int failed = 0;
+        "exposed_ms", cadre_json_real(r->exposed_ms), "hidden_ms",
+        cadre_json_real(r->hidden_ms), "bytes_sent", (json_int_t)r->bytes_sent);
+    json_t *ranks = make_ranks(line->ranks);
+    int failed = json_object_update(o, ranks);
+    json_decref(ranks);
     if (line->eval != NULL) {
         failed |= json_object_set_new(
             o, "eval_loss", cadre_json_real(line->eval->loss));

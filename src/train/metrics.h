@@ -9,6 +9,7 @@
 #define CADRE_TRAIN_METRICS_H
 
 #include "cadre/train.h"
+#include "train/watch.h"
 
 typedef struct cadre_metrics cadre_metrics;
 
@@ -21,6 +22,7 @@ typedef struct cadre_metrics_line {
     const cadre_step_report *report;
     double step_ms;
     double samples_per_second;
+    const cadre_watch_facts *ranks;
     const cadre_eval_result *eval; // of this step's parameters; or NULL
     const uint64_t *params_hash;   // or NULL
     // Where a new identity begins, else NULL.

@@ -5,12 +5,14 @@
 #include "base/alloc.h"
 #include "base/fail.h"
 #include "cadre/cadre.h"
+#include "parallel/model.h"
+#include "state/leaf.h"
 #include "state/placement.h"
 #include "train/identity.h"
 #include "train/values.h"
+#include "train/watch.h"
 #include <signal.h>
 #include <string.h>
-#include <sys/resource.h>
 
 enum { MAX_PLANES = 16 };
 
@@ -18,16 +20,48 @@ enum { MAX_PLANES = 16 };
 enum {
     BYTES_SENT, // per step
     OVERHEAD_BYTES,
+    FORMULA_BYTES,
     PEAK_RSS_BYTES,
     EXPOSED_PPB, // billionths of the step time
     FIRST_PLANE,
     N_WORDS = FIRST_PLANE + MAX_PLANES,
 };
 
-static int64_t peak_rss_bytes(void)
+static cadre_dealing dealing_of(const cadre_outcome *o)
 {
-    struct rusage usage;
-    return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_maxrss * 1024 : 0;
+    return (cadre_dealing){
+        .n_leaves = cadre_leaf_count(o->engine),
+        .block = cadre_engine_fold(o->engine),
+        .world_size = cadre_world_size(o->world),
+    };
+}
+
+// What docs/cli.md promises for bytes_sent_per_step, of this rank.
+static int64_t formula_bytes(const cadre_outcome *o)
+{
+    int n = cadre_world_size(o->world);
+    int rank = cadre_rank(o->world);
+    const cadre_layout *layout = &o->task->model->layout;
+    const cadre_dealing dealing = dealing_of(o);
+    int64_t all = 0;
+    int64_t own = 0;
+    for (int u = 0; u < layout->n_units; u++) {
+        const cadre_unit *unit = &layout->units[u];
+        cadre_shard shard = cadre_shard_of(unit, rank, n);
+        for (int i = 0; i < unit->n_segments; i++) {
+            const cadre_segment *s = &layout->segments[unit->first_segment + i];
+            size_t lo = s->offset > shard.lo ? s->offset : shard.lo;
+            size_t hi = s->offset + s->count;
+            hi = hi < shard.hi ? hi : shard.hi;
+            all += s->frozen ? 0 : (int64_t)s->count;
+            own += s->frozen || hi <= lo ? 0 : (int64_t)(hi - lo);
+        }
+    }
+    int64_t n_blocks = 0; // of this rank
+    for (int t = 0; t < cadre_dealing_rounds(&dealing); t++) {
+        n_blocks += cadre_dealing_has_block(&dealing, rank, t);
+    }
+    return 4 * (n_blocks * (all - own) + (n - 1) * own);
 }
 
 static void measure(const cadre_outcome *o, int64_t words[N_WORDS])
@@ -37,7 +71,8 @@ static void measure(const cadre_outcome *o, int64_t words[N_WORDS])
     int64_t n_steps = n_made > 0 ? n_made : 1;
     words[BYTES_SENT] = (int64_t)t->bytes_sent / n_steps;
     words[OVERHEAD_BYTES] = (int64_t)t->overhead_bytes / n_steps;
-    words[PEAK_RSS_BYTES] = peak_rss_bytes();
+    words[FORMULA_BYTES] = formula_bytes(o);
+    words[PEAK_RSS_BYTES] = cadre_peak_rss_bytes();
     if (t->ns > 0) {
         words[EXPOSED_PPB] =
             (int64_t)((double)t->exposed_ns * 1e9 / (double)t->ns);
@@ -113,15 +148,6 @@ static json_t *make_stopped_by(int signal_number)
                : json_string(signal_number == SIGINT ? "SIGINT" : "SIGTERM");
 }
 
-static cadre_dealing dealing_of(const cadre_outcome *o)
-{
-    return (cadre_dealing){
-        .n_leaves = cadre_leaf_count(o->engine),
-        .block = cadre_engine_fold(o->engine),
-        .world_size = cadre_world_size(o->world),
-    };
-}
-
 // What the run was.
 static json_t *make_setting(const cadre_outcome *o)
 {
@@ -155,7 +181,8 @@ static json_t *make_result(const cadre_outcome *o, const int64_t words[N_WORDS])
 static json_t *make_speed(const cadre_outcome *o, const int64_t words[N_WORDS])
 {
     bool measured = o->tally->n_measured > 0;
-    return json_pack("{s:o, s:n, s:o, s:o, s:I, s:I, s:I, s:n, s:n}",
+    bool is_ring = strcmp(cadre_order_name(o->world), "ring") == 0;
+    return json_pack("{s:o, s:n, s:o, s:o, s:I, s:o, s:I, s:I, s:n, s:n}",
         "samples_per_second",
         cadre_json_real(cadre_tally_samples_per_second(o->tally)),
         "tokens_per_second", "step_ms_median",
@@ -163,6 +190,8 @@ static json_t *make_speed(const cadre_outcome *o, const int64_t words[N_WORDS])
         measured ? cadre_json_real((double)words[EXPOSED_PPB] * 1e-9)
                  : json_null(),
         "bytes_sent_per_step", (json_int_t)words[BYTES_SENT],
+        "formula_bytes_per_step",
+        is_ring ? json_null() : json_integer((json_int_t)words[FORMULA_BYTES]),
         "overhead_bytes_per_step", (json_int_t)words[OVERHEAD_BYTES],
         "peak_rss_bytes", (json_int_t)words[PEAK_RSS_BYTES], "job_peak_bytes",
         "buffers_hash");

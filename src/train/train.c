@@ -15,8 +15,8 @@
 #include "train/config.h"
 #include "train/evaluate.h"
 #include "train/identity.h"
-#include "train/metrics.h"
 #include "train/passes.h"
+#include "train/records.h"
 #include "train/resume.h"
 #include "train/save.h"
 #include "train/summary.h"
@@ -43,8 +43,8 @@ typedef struct run {
     cadre_crew *crew;
     cadre_loader *loader;
     cadre_tally tally;
-    cadre_metrics *metrics; // NULL where no files are written
-    bool evaluated;         // eval is of the present parameters
+    cadre_records records;
+    bool evaluated; // eval is of the present parameters
     cadre_eval_result eval;
     int stopped_by;
 } run;
@@ -81,6 +81,7 @@ static cadre_status create_engine(run *r)
         .min_lr_factor = c->min_lr_factor,
         .step_every = c->step_every,
         .step_factor = hyper(c->step_factor),
+        .record = c->trace_count > 0,
     };
     return cadre_engine_create(r->task.model, &options, &r->engine);
 }
@@ -189,22 +190,6 @@ static cadre_status resume(run *r)
     return CADRE_OK;
 }
 
-// On rank 0.  A run that goes on is no longer a whole one.
-static cadre_status open_files(run *r)
-{
-    const char *folder = r->config->out;
-    if (!is_resumed(r)) {
-        return cadre_metrics_open(folder, &r->metrics);
-    }
-    char *path = cadre_path_join(folder, "summary.json");
-    if (path == NULL) {
-        return CADRE_ERR_NO_MEMORY;
-    }
-    (void)unlink(path);
-    cadre_free(path);
-    return cadre_metrics_resume(folder, r->config->resume_step, &r->metrics);
-}
-
 static cadre_status set_up(run *r)
 {
     const cadre_train_config *c = r->config;
@@ -215,6 +200,7 @@ static cadre_status set_up(run *r)
     const cadre_claim claim = {
         .identity = r->identity,
         .n_steps = r->n_steps,
+        .rhythm = cadre_config_rhythm(c),
         .test_hash = r->task.test->content_hash,
         .n_test = r->task.test->n_samples,
     };
@@ -226,13 +212,13 @@ static cadre_status set_up(run *r)
         r->task.net, c->threads, list.sizes, list.n, &r->crew));
     CADRE_TRY(cadre_tally_init(&r->tally, r->n_steps));
     CADRE_TRY(resume(r));
-    bool writes = cadre_rank(r->world) == 0 && c->out[0] != '\0';
-    return cadre_share_verdict(r->world, writes ? open_files(r) : CADRE_OK);
+    return cadre_share_verdict(r->world,
+        cadre_records_open(&r->records, r->world, c, r->engine, r->task.model));
 }
 
 static void tear_down(run *r)
 {
-    cadre_metrics_close(r->metrics);
+    cadre_records_close(&r->records);
     cadre_resume_close(&r->resume);
     cadre_tally_fini(&r->tally);
     cadre_crew_destroy(r->crew);
@@ -332,9 +318,24 @@ static cadre_status run_step(run *r, cadre_step_report *report)
 typedef struct step_view {
     cadre_step_report report;
     int64_t ns;
+    bool evaluates; // an evaluation follows it
     bool evaluated;
     bool last;
 } step_view;
+
+// The first step of a new identity says so.
+static bool begins_identity(const run *r, const step_view *s)
+{
+    int64_t since = r->resume.note.identity_since;
+    return since > 0 && s->report.step == since + 1;
+}
+
+// Such a step has a line in metrics.jsonl, and all ranks tell of themselves.
+static bool is_logged(const run *r, const step_view *s)
+{
+    return s->report.step % r->config->log_every == 0 || s->evaluates ||
+           s->last || begins_identity(r, s);
+}
 
 static double samples_per_second(const step_view *s)
 {
@@ -347,6 +348,7 @@ static void show(const run *r, const step_view *s)
         return;
     }
     double step_ms = (double)s->ns * 1e-6;
+    double communication_ms = s->report.exposed_ms + s->report.hidden_ms;
     const cadre_train_progress progress = {
         .step = s->report.step,
         .n_steps = r->n_steps,
@@ -356,6 +358,16 @@ static void show(const run *r, const step_view *s)
         .step_ms = step_ms,
         .samples_per_second = samples_per_second(s),
         .exposed_fraction = s->report.exposed_ms / step_ms,
+        .hidden_fraction = communication_ms > 0
+                               ? s->report.hidden_ms / communication_ms
+                               : (double)NAN,
+        .bytes_sent = s->report.bytes_sent,
+        .skipped = s->report.skipped,
+        .world_size = cadre_world_size(r->world),
+        .slowest_rank = r->records.ranks.slowest_rank,
+        .slowest_excess = r->records.ranks.slowest_excess,
+        .rss_bytes = r->records.ranks.rss_bytes,
+        .rss_rank = r->records.ranks.rss_rank,
         .evaluated = s->evaluated,
         .eval_loss = s->evaluated ? r->eval.loss : 0,
         .eval_accuracy = s->evaluated ? r->eval.accuracy : 0,
@@ -363,28 +375,32 @@ static void show(const run *r, const step_view *s)
     r->hooks->progress(&progress, r->hooks->ctx);
 }
 
-static cadre_status log_step(const run *r, const step_view *s)
+static cadre_records_step record_of(const run *r, const step_view *s)
 {
-    // The first step of a new identity says so.
-    int64_t since = r->resume.note.identity_since;
-    bool begins = since > 0 && s->report.step == since + 1;
+    return (cadre_records_step){
+        .report = &s->report, .ns = s->ns, .logged = is_logged(r, s)};
+}
+
+static cadre_status log_step(run *r, const step_view *s)
+{
+    const cadre_records_step step = record_of(r, s);
     const cadre_new_identity identity = {
         .hash = r->identity, .leaves = cadre_leaf_count(r->engine)};
-    bool wanted = begins || s->report.step % r->config->log_every == 0;
-    if (r->metrics == NULL || !(wanted || s->evaluated || s->last)) {
-        return CADRE_OK;
-    }
-    bool hashed = s->evaluated || s->last;
-    uint64_t hash = hashed ? cadre_model_hash(r->task.model) : 0;
-    const cadre_metrics_line line = {
-        .report = &s->report,
-        .step_ms = (double)s->ns * 1e-6,
-        .samples_per_second = samples_per_second(s),
+    const cadre_records_extra extra = {
         .eval = s->evaluated ? &r->eval : NULL,
-        .params_hash = hashed ? &hash : NULL,
-        .new_identity = begins ? &identity : NULL,
+        .hashed = s->evaluated || s->last,
+        .new_identity = begins_identity(r, s) ? &identity : NULL,
     };
-    return cadre_metrics_write(r->metrics, &line);
+    return step.logged ? cadre_records_write(&r->records, &step, &extra)
+                       : CADRE_OK;
+}
+
+// Counts a step, and gathers what ranks have to tell of it.
+static cadre_status observe(run *r, const step_view *s)
+{
+    cadre_tally_add(&r->tally, &s->report, s->ns);
+    const cadre_records_step step = record_of(r, s);
+    return cadre_records_take(&r->records, &step);
 }
 
 static cadre_status evaluate(run *r, step_view *s)
@@ -428,15 +444,16 @@ static cadre_status run_steps(run *r)
         int64_t now = cadre_now_ns();
         s.ns = now > mark ? now - mark : 1;
         mark = now;
-        cadre_tally_add(&r->tally, &s.report, s.ns);
         if (s.report.stop != 0) {
             r->stopped_by = s.report.stop & STOP_TERMINATE ? SIGTERM : SIGINT;
         }
         s.last = step == r->n_steps || r->stopped_by != 0;
-        show(r, &s);
         // Who asks to stop does not want to wait for an evaluation.
-        if (r->stopped_by == 0 &&
-            (s.last || (every > 0 && step % every == 0))) {
+        s.evaluates =
+            r->stopped_by == 0 && (s.last || (every > 0 && step % every == 0));
+        CADRE_TRY(observe(r, &s));
+        show(r, &s);
+        if (s.evaluates) {
             CADRE_TRY(evaluate(r, &s));
             mark = cadre_now_ns();
         }
@@ -481,6 +498,15 @@ static cadre_status write_files(const run *r, const char *summary)
                : write_text(r->config->out, "summary.json", summary);
 }
 
+// A run is none the worse for a report that could not be written, and no rank
+// waits for it.
+static void write_report(const run *r)
+{
+    if (r->records.metrics != NULL && cadre_report(r->config) != CADRE_OK) {
+        cadre_log(CADRE_LOG_WARN, "train", "no report: %s", cadre_error_text());
+    }
+}
+
 static cadre_status finish(run *r, cadre_train_summary *out)
 {
     bool replicas_equal;
@@ -497,15 +523,17 @@ static cadre_status finish(run *r, cadre_train_summary *out)
         .eval = r->evaluated ? &r->eval : NULL,
         .replicas_equal = replicas_equal,
     };
+    CADRE_TRY(cadre_records_finish(&r->records));
     char *json;
     CADRE_TRY(cadre_summary_make(&outcome, &json));
     // All ranks leave together, when the files are there.
     cadre_status status = cadre_share_verdict(
-        r->world, r->metrics != NULL ? write_files(r, json) : CADRE_OK);
+        r->world, r->records.metrics != NULL ? write_files(r, json) : CADRE_OK);
     if (status != CADRE_OK) {
         cadre_free(json);
         return status;
     }
+    write_report(r);
     *out = (cadre_train_summary){
         .steps = r->tally.n_steps,
         .stopped_by = r->stopped_by,

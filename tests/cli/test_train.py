@@ -20,13 +20,15 @@ SUMMARY_FIELDS = {
     "order", "transport", "isa", "library_versions", "steps", "wall_seconds",
     "identity", "loss", "eval", "samples_per_second", "tokens_per_second",
     "step_ms_median", "exposed_fraction", "bytes_sent_per_step",
-    "overhead_bytes_per_step", "state_bytes", "peak_rss_bytes",
-    "job_peak_bytes", "params_hash", "buffers_hash", "replicas_equal",
+    "formula_bytes_per_step", "overhead_bytes_per_step", "state_bytes",
+    "peak_rss_bytes", "job_peak_bytes", "params_hash", "buffers_hash", "replicas_equal",
     "reproduce"}
 
 METRICS_FIELDS = {
     "step", "loss", "lr", "grad_norm", "samples_per_second",
-    "tokens_per_second", "step_ms", "exposed_ms", "bytes_sent"}
+    "tokens_per_second", "step_ms", "exposed_ms", "hidden_ms", "bytes_sent",
+    "step_ms_min", "step_ms_max", "rank_step_ms", "rank_busy_ms",
+    "slowest_rank", "peak_rss_bytes", "peak_rss_rank"}
 
 
 def no_constant(name):
@@ -73,8 +75,10 @@ class Train(harness.CommandTest):
         self.assertEqual(lines[-1]["params_hash"], summary["params_hash"])
         self.assertEqual(lines[-1]["eval_loss"], summary["eval"]["loss"])
         names = sorted(path.name for path in out.iterdir())
+        self.assertRegex(names.pop(2), r"^events\.out\.tfevents\.\d{10}\.")
         self.assertEqual(names, ["checkpoints", "config.yaml", "metrics.jsonl",
-                                 "model.safetensors", "summary.json"])
+                                 "model.safetensors", "report.html",
+                                 "summary.json"])
 
     def test_the_loss_falls_and_is_the_mean_of_the_last_ten(self):
         out, summary = self.train("--set", "train.log_every=1", steps=40)

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "cadre/launch.h"
 #include "support/check.h"
+#include <dirent.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -71,9 +72,30 @@ static int make_data(void **state)
     return 0;
 }
 
+static void out_path(const char *name, char path[CADRE_PATH_BYTES])
+{
+    snprintf(path, CADRE_PATH_BYTES, "%s/run%s", folder, name);
+}
+
+static int remove_run(void **state)
+{
+    (void)state;
+    static const char *const folders[] = {
+        "/checkpoints/step-1", "/checkpoints/step-2", "/checkpoints", ""};
+    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+        char path[CADRE_PATH_BYTES];
+        out_path(folders[i], path);
+        if (cadre_folder_remove(path) != CADRE_OK) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 static int remove_data(void **state)
 {
     (void)state;
+    (void)remove_run(NULL);
     static const char *const names[] = {"train-labels-idx1-ubyte",
         "train-images-idx3-ubyte", "t10k-labels-idx1-ubyte",
         "t10k-images-idx3-ubyte"};
@@ -303,6 +325,19 @@ static void ranks_that_would_do_something_else_fail(void **state)
         CADRE_ERR_DESYNC, "rank 2 would make 6 steps and rank 0 7");
 }
 
+static void a_trace_needs_a_folder(void **state)
+{
+    (void)state;
+    job j = {.config = small_config()};
+    j.config.trace_first = 2;
+    j.config.trace_count = 1;
+    CHECK_FAILS(cadre_launch_threads(2, NULL, train_rank, &j, NULL),
+        CADRE_ERR_INVALID_ARG, "a trace needs a folder");
+    j.config.trace_first = 6;
+    CHECK_FAILS(cadre_train_check(&j.config, 2), CADRE_ERR_INVALID_ARG,
+        "begin at step 6, but the run has 5 steps");
+}
+
 static void a_configuration_that_makes_no_sense_is_refused(void **state)
 {
     (void)state;
@@ -367,6 +402,9 @@ static void no_memory_anywhere_is_an_error_and_no_leak(void **state)
         job j = {.config = small_config()};
         j.config.steps = 1;
         j.config.threads = 2;
+        j.config.trace_first = 1;
+        j.config.trace_count = 1;
+        snprintf(j.config.out, sizeof(j.config.out), "%s/run", folder);
         cadre_alloc_fail_after(n);
         status = cadre_launch_threads(1, NULL, train_rank, &j, NULL);
         cadre_alloc_fail_after(-1);
@@ -375,6 +413,7 @@ static void no_memory_anywhere_is_an_error_and_no_leak(void **state)
         }
         assert_true(n < 10000);
     }
+    (void)remove_run(NULL);
 }
 
 // What a recipe does not say must be what the help says.
@@ -389,26 +428,6 @@ static void every_recipe_has_the_defaults_of_its_keys(void **state)
         assert_int_equal(c.checkpoint_keep, 2);
         assert_true(c.resume[0] == '\0' && c.resume_step == 0);
     }
-}
-
-static void out_path(const char *name, char path[CADRE_PATH_BYTES])
-{
-    snprintf(path, CADRE_PATH_BYTES, "%s/run%s", folder, name);
-}
-
-static int remove_run(void **state)
-{
-    (void)state;
-    static const char *const folders[] = {
-        "/checkpoints/step-1", "/checkpoints/step-2", "/checkpoints", ""};
-    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
-        char path[CADRE_PATH_BYTES];
-        out_path(folders[i], path);
-        if (cadre_folder_remove(path) != CADRE_OK) {
-            return -1;
-        }
-    }
-    return 0;
 }
 
 static void no_memory_to_resume_is_an_error_and_no_leak(void **state)
@@ -482,6 +501,7 @@ int main(void)
         cmocka_unit_test(a_stop_is_after_the_step_in_which_it_is_asked_for),
         cmocka_unit_test(one_rank_that_is_asked_stops_all),
         cmocka_unit_test(ranks_that_would_do_something_else_fail),
+        cmocka_unit_test(a_trace_needs_a_folder),
         cmocka_unit_test(a_configuration_that_makes_no_sense_is_refused),
         cmocka_unit_test(every_recipe_has_the_defaults_of_its_keys),
         cmocka_unit_test(nothing_is_allocated_after_the_first_steps),

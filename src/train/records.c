@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "train/records.h"
+
+#include "base/alloc.h"
+#include "base/fail.h"
+#include "base/file.h"
+#include <unistd.h>
+
+static cadre_status remove_file(const char *folder, const char *name)
+{
+    char *path = cadre_path_join(folder, name);
+    if (path == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    (void)unlink(path);
+    cadre_free(path);
+    return CADRE_OK;
+}
+
+// A run that goes on is no longer a whole one.  What a run that was cut off has
+// left would pass for that of a new one.
+static cadre_status open_files(
+    cadre_records *records, const cadre_train_config *config)
+{
+    const char *folder = config->out;
+    if (config->resume[0] != '\0') {
+        CADRE_TRY(remove_file(folder, "summary.json"));
+        CADRE_TRY(cadre_metrics_resume(
+            folder, config->resume_step, &records->metrics));
+    } else {
+        CADRE_TRY(cadre_metrics_open(folder, &records->metrics));
+        CADRE_TRY(remove_file(folder, "trace.json"));
+        cadre_tensorboard_clear(folder);
+    }
+    return cadre_tensorboard_open(folder, &records->tensorboard);
+}
+
+cadre_status cadre_records_open(cadre_records *records, cadre_group *world,
+    const cadre_train_config *config, const cadre_engine *engine,
+    const cadre_model *model)
+{
+    bool has_folder = config->out[0] != '\0';
+    records->model = model;
+    records->ranks.rss_rank = -1;
+    CADRE_TRY(cadre_watch_create(world, &records->watch));
+    if (has_folder && cadre_rank(world) == 0) {
+        CADRE_TRY(open_files(records, config));
+    }
+    if (config->trace_count == 0) {
+        return CADRE_OK;
+    }
+    if (!has_folder) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "a trace needs a folder to be written into, and out is empty");
+    }
+    const cadre_trace_options trace = {
+        .world = world,
+        .engine = engine,
+        .model = model,
+        .folder = config->out,
+        .first_step = config->trace_first,
+        .n_steps = config->trace_count,
+    };
+    return cadre_trace_create(&trace, &records->trace);
+}
+
+void cadre_records_close(cadre_records *records)
+{
+    cadre_tensorboard_close(records->tensorboard);
+    cadre_metrics_close(records->metrics);
+    cadre_trace_destroy(records->trace);
+    cadre_watch_destroy(records->watch);
+    *records = (cadre_records){0};
+}
+
+cadre_status cadre_records_take(
+    cadre_records *records, const cadre_records_step *step)
+{
+    cadre_watch_add(records->watch, step->report, step->ns);
+    if (step->logged) {
+        CADRE_TRY(cadre_watch_gather(records->watch, &records->ranks));
+    }
+    return records->trace == NULL
+               ? CADRE_OK
+               : cadre_trace_add(records->trace, step->report->step);
+}
+
+static cadre_status write_scalars(
+    cadre_records *records, const cadre_metrics_line *line)
+{
+    const cadre_eval_result none = {0};
+    const cadre_eval_result *eval = line->eval != NULL ? line->eval : &none;
+    const cadre_scalar scalars[] = {
+        {"loss", line->report->loss},
+        {"lr", line->report->lr},
+        {"grad_norm", line->report->grad_norm},
+        {"samples_per_second", line->samples_per_second},
+        {"exposed_ms", line->report->exposed_ms},
+        {"hidden_ms", line->report->hidden_ms},
+        {"eval/loss", eval->loss},
+        {"eval/accuracy", eval->accuracy},
+    };
+    enum { N_SCALARS = sizeof(scalars) / sizeof(scalars[0]), OF_EVAL = 2 };
+    return cadre_tensorboard_write(records->tensorboard, line->report->step,
+        scalars, line->eval != NULL ? N_SCALARS : N_SCALARS - OF_EVAL);
+}
+
+cadre_status cadre_records_write(cadre_records *records,
+    const cadre_records_step *step, const cadre_records_extra *extra)
+{
+    if (records->metrics == NULL) {
+        return CADRE_OK;
+    }
+    uint64_t hash = extra->hashed ? cadre_model_hash(records->model) : 0;
+    const cadre_metrics_line line = {
+        .report = step->report,
+        .step_ms = (double)step->ns * 1e-6,
+        .samples_per_second =
+            (double)step->report->weight * 1e9 / (double)step->ns,
+        .ranks = &records->ranks,
+        .eval = extra->eval,
+        .params_hash = extra->hashed ? &hash : NULL,
+        .new_identity = extra->new_identity,
+    };
+    CADRE_TRY(cadre_metrics_write(records->metrics, &line));
+    return write_scalars(records, &line);
+}
+
+cadre_status cadre_records_finish(cadre_records *records)
+{
+    return records->trace == NULL ? CADRE_OK
+                                  : cadre_trace_finish(records->trace);
+}
