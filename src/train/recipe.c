@@ -45,15 +45,14 @@ static const cadre_layer lenet_layers[] = {
 };
 
 // What all have in common that learn Fashion-MNIST.
-#define FASHION(name, n_epochs)                                            \
-    {                                                                      \
-        .recipe = name, /* a literal */                                    \
-            .epochs = (n_epochs), .threads = 1, .global_batch = 128,       \
-        .threads_per_leaf = 1, .seed = 1, .log_every = 50,                 \
-        .optimizer = CADRE_ADAMW, .lr = 1e-3, .weight_decay = 1e-2,        \
-        .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .warmup_steps = 50,     \
-        .fold = CADRE_FOLD_DEFERRED, .bucket_mb = 25, .transport = "auto", \
-        .timeout_ms = 30000,                                               \
+#define FASHION(name, n_epochs)                                           \
+    {                                                                     \
+        .recipe = name, .epochs = (n_epochs), .threads = 1,               \
+        .global_batch = 128, .threads_per_leaf = 1, .seed = 1,            \
+        .log_every = 50, .optimizer = CADRE_ADAMW, .lr = 1e-3,            \
+        .weight_decay = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,  \
+        .warmup_steps = 50, .fold = CADRE_FOLD_DEFERRED, .bucket_mb = 25, \
+        .transport = "auto", .timeout_ms = 30000,                         \
     }
 
 #define LAYERS(list) \
