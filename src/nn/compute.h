@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What layers ask of the compute library: products of matrices.  Everything
-// that knows which library it is lies in compute_dnnl.c.
+// that knows which library it is lies in compute_*.c.
 //
 // A product is computed by the calling thread alone, whatever OpenMP has been
 // told, since the bits of some shapes depend on the number of threads

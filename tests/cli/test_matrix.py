@@ -92,6 +92,36 @@ class Matrix(harness.CommandTest):
                     f"parallel.bucket_mb={bucket}", "--set",
                     f"parallel.transport={transport}"))
 
+    def test_convolutions(self):
+        """Leaves of 10 and 11 samples; in full, 60 steps of the recipe."""
+        def hash_of(*arguments):
+            out = self.new_out()
+            given = () if FULL else (
+                "--set", f"data.path={self.data}",
+                "--set", "train.global_batch=62")
+            done = self.cadre(
+                "train", "cnn-fashion", "--steps", 60 if FULL else 3, "--out",
+                out, "--quiet", "--set", "parallel.leaves=6", *given,
+                *arguments, timeout=600)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return harness.json.loads(
+                (out / "summary.json").read_text())["params_hash"]
+
+        alone = hash_of("-n", 1, "--threads", 1)
+        everything = itertools.product(
+            (1, 2, 3, 4, 6), (1, 2), FOLDS, BUCKETS, TRANSPORTS)
+        a_few = ((2, 2, "deferred", "0.05", "tcp"),
+                 (4, 1, "eager", "25", "inproc"))
+        for n, threads, fold, bucket, transport in (
+                everything if FULL else a_few):
+            with self.subTest(n=n, threads=threads, fold=fold, bucket=bucket,
+                              transport=transport):
+                self.assertEqual(alone, hash_of(
+                    "-n", n, "--threads", threads, "--set",
+                    f"parallel.fold={fold}", "--set",
+                    f"parallel.bucket_mb={bucket}", "--set",
+                    f"parallel.transport={transport}"))
+
     def test_another_number_of_leaves_gives_other_bits(self):
         self.assertNotEqual(self.hash_of(8, "-n", "1"),
                             self.hash_of(6, "-n", "1"))

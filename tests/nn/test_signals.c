@@ -4,6 +4,7 @@
 // does, must not show in the results.
 
 #include "nn/compute.h"
+#include "nn/compute_conv.h"
 
 #include "base/alloc.h"
 #include "support/check.h"
@@ -70,9 +71,68 @@ static void a_signal_does_not_disturb_a_product(void **state)
     cadre_free(found);
 }
 
+static void a_signal_does_not_disturb_a_convolution(void **state)
+{
+    (void)state;
+    enum {
+        N = 2,
+        CHANNELS = 16,
+        SIDE = 14,
+        IMAGES = N * CHANNELS * SIDE * SIDE,
+        WEIGHTS = CHANNELS * CHANNELS * 9
+    };
+    const cadre_shape shape = {CHANNELS, SIDE, SIDE, cadre_compute_block()};
+    const cadre_conv_options options = {.n_samples = N,
+        .in = shape,
+        .out = shape,
+        .kernel = 3,
+        .stride = 1,
+        .padding = 1,
+        .relu = true,
+        .input_gradient = true};
+    cadre_conv *conv = NULL;
+    CHECK_OK(cadre_conv_create(&options, &conv));
+    float *scratch = small_numbers(cadre_conv_scratch(conv));
+    float *x = small_numbers(IMAGES);
+    float *weight = small_numbers(WEIGHTS);
+    float *bias = small_numbers(CHANNELS);
+    float *found[] = {small_numbers(IMAGES), small_numbers(IMAGES),
+        small_numbers(WEIGHTS), small_numbers(CHANNELS)};
+    float *wanted[] = {small_numbers(IMAGES), small_numbers(IMAGES),
+        small_numbers(WEIGHTS), small_numbers(CHANNELS)};
+    const size_t counts[] = {IMAGES, IMAGES, WEIGHTS, CHANNELS};
+    n_signals = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        float **out = i == 0 ? wanted : found;
+        CHECK_OK(cadre_conv_forward(conv, x, weight, bias, out[0], scratch));
+        CHECK_OK(cadre_conv_input_gradient(conv, weight, x, out[1], scratch));
+        CHECK_OK(
+            cadre_conv_param_gradients(conv, x, x, out[2], out[3], scratch));
+        for (size_t k = 0; k < 4 && i > 0; k++) {
+            assert_memory_equal(
+                found[k], wanted[k], counts[k] * sizeof(*found[k]));
+        }
+        if (i == 0) {
+            interrupt_every_us(100);
+        }
+    }
+    interrupt_every_us(0);
+    assert_true(n_signals > 0);
+    for (size_t k = 0; k < 4; k++) {
+        cadre_free(found[k]);
+        cadre_free(wanted[k]);
+    }
+    cadre_free(scratch);
+    cadre_free(x);
+    cadre_free(weight);
+    cadre_free(bias);
+    cadre_conv_destroy(conv);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_signal_does_not_disturb_a_convolution),
         cmocka_unit_test(a_signal_does_not_disturb_a_product),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
