@@ -72,7 +72,7 @@ struct cadre_engine {
 /** The numbers of one step's update. */
 typedef struct cadre_update {
     cadre_scalars scalars[2]; // of segments with decay, and without
-    float scale; // gradients are their sums times this
+    float scale;              // gradients are their sums times this
 } cadre_update;
 
 /** Begins the update of a step at rate lr. */

@@ -45,9 +45,9 @@ static const cadre_layer lenet_layers[] = {
 };
 
 // What all have in common that learn Fashion-MNIST.
-#define FASHION(name, n_epochs)                                           \
+#define FASHION(name, n_epochs)                                              \
     {                                                                        \
-        .recipe = name, .epochs = (n_epochs), .threads = 1,               \
+        .recipe = name, .epochs = (n_epochs), .threads = 1,                  \
         .global_batch = 128, .threads_per_leaf = 1, .seed = 1,               \
         .log_every = 50, .optimizer = CADRE_ADAMW, .lr = 1e-3,               \
         .weight_decay = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,     \
