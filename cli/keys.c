@@ -87,8 +87,8 @@ static const key keys[] = {
     [STEPS] = {"steps", KEY_COUNT, AT(steps), 1, 1e15, .help = "how long; instead of epochs"},
     [EPOCHS] = {"epochs", KEY_COUNT, AT(epochs), 1, 1e9, .help = "how long; instead of steps"},
 
-    {"model.layers", KEY_UNBUILT, .help = "depth of the model"},
-    {"model.width", KEY_UNBUILT, .help = "width of the model"},
+    {"model.layers", KEY_INT, AT(model_layers), 0, 1000, .help = "hidden layers; 0: the recipe's"},
+    {"model.width", KEY_INT, AT(model_width), 0, 65536, .help = "width of each; 0: the recipe's"},
     {"model.heads", KEY_UNBUILT, .help = "attention heads"},
     {"model.context", KEY_UNBUILT, .help = "tokens that are looked back at"},
 

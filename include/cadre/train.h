@@ -37,6 +37,9 @@ typedef struct cadre_train_config {
     char data_path[CADRE_PATH_BYTES]; // data.path; "": the package's place
     bool data_drop_last;              // data.drop_last
 
+    int model_layers; // model.layers; 0: the recipe's
+    int model_width;  // model.width; 0: the recipe's
+
     int64_t global_batch; // train.global_batch
     int64_t micro_batch;  // train.micro_batch; 0: the whole leaf
     int threads_per_leaf; // train.threads_per_leaf; only 1 is built

@@ -129,6 +129,7 @@ cadre_status cadre_train_check(const cadre_train_config *config, int world_size)
     CADRE_TRY(cadre_config_check(config, world_size));
     const cadre_recipe *recipe;
     CADRE_TRY(cadre_recipe_find(config->recipe, &recipe));
+    CADRE_TRY(cadre_recipe_check_size(recipe, config));
 
     cadre_dataset *data;
     CADRE_TRY(cadre_task_data(recipe, config, CADRE_SPLIT_TEST, &data));

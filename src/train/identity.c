@@ -111,6 +111,8 @@ static key_list list_keys(const cadre_train_config *c, int n_leaves)
     add_int(&list, "train.micro_batch",
         c->micro_batch >= leaf ? 0 : c->micro_batch);
     add_int(&list, "train.threads_per_leaf", c->threads_per_leaf);
+    add_int(&list, "model.layers", c->model_layers);
+    add_int(&list, "model.width", c->model_width);
     add_text(&list, "train.precision", "f32");
     add_text(&list, "data.drop_last", c->data_drop_last ? "true" : "false");
     list_optimizer(&list, c);

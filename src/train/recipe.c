@@ -2,6 +2,7 @@
 
 #include "train/recipe.h"
 
+#include "base/alloc.h"
 #include "base/fail.h"
 #include <stdio.h>
 #include <string.h>
@@ -64,6 +65,7 @@ static const cadre_recipe recipes[] = {
         .summary = "784-512-256-10, ReLU, on Fashion-MNIST",
         .dataset = "fashion",
         LAYERS(mlp_layers),
+        .resizes = true,
         .config = FASHION("mlp-fashion", 5),
     },
     {
@@ -155,4 +157,73 @@ const char *cadre_train_library(void)
 const char *cadre_train_isa(void)
 {
     return cadre_compute_isa();
+}
+
+// Hidden layers of one width: what takes the place of a recipe's own layers.
+enum { HIDDEN_LAYERS = 2, HIDDEN_WIDTH = 512, LAYER_NAME_BYTES = 16 };
+
+typedef struct stack {
+    cadre_layer *layers;
+    char (*names)[LAYER_NAME_BYTES];
+    int n;
+} stack;
+
+static void add_linear(stack *s, int number, int64_t width)
+{
+    snprintf(s->names[s->n], LAYER_NAME_BYTES, "fc%d", number);
+    s->layers[s->n] =
+        (cadre_layer){.kind = "linear", .name = s->names[s->n], .width = width};
+    s->n++;
+}
+
+static cadre_status plan_stack(const cadre_train_config *config,
+    cadre_shape sample, int64_t n_classes, cadre_net **out)
+{
+    int depth = config->model_layers > 0 ? config->model_layers : HIDDEN_LAYERS;
+    int64_t width =
+        config->model_width > 0 ? config->model_width : HIDDEN_WIDTH;
+    size_t n = 2 * (size_t)depth + 1;
+    stack s = {
+        .layers = cadre_alloc_array(n, sizeof(*s.layers)),
+        .names = cadre_alloc_array(n, sizeof(*s.names)),
+    };
+    cadre_status status = CADRE_ERR_NO_MEMORY;
+    if (s.layers != NULL && s.names != NULL) {
+        for (int i = 1; i <= depth; i++) {
+            add_linear(&s, i, width);
+            s.layers[s.n++] = (cadre_layer){.kind = "relu"};
+        }
+        add_linear(&s, depth + 1, n_classes);
+        status = cadre_net_create(s.layers, s.n, sample, n_classes, out);
+    }
+    cadre_free(s.names);
+    cadre_free(s.layers);
+    return status;
+}
+
+static bool is_resized(const cadre_train_config *config)
+{
+    return config->model_layers > 0 || config->model_width > 0;
+}
+
+cadre_status cadre_recipe_check_size(
+    const cadre_recipe *recipe, const cadre_train_config *config)
+{
+    if (is_resized(config) && !recipe->resizes) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "%s is given, but recipe '%s' has one size",
+            config->model_layers > 0 ? "model.layers" : "model.width",
+            config->recipe);
+    }
+    return CADRE_OK;
+}
+
+cadre_status cadre_recipe_net(const cadre_recipe *recipe,
+    const cadre_train_config *config, cadre_shape sample, int64_t n_classes,
+    cadre_net **out)
+{
+    CADRE_TRY(cadre_recipe_check_size(recipe, config));
+    return is_resized(config) ? plan_stack(config, sample, n_classes, out)
+                              : cadre_net_create(recipe->layers,
+                                    recipe->n_layers, sample, n_classes, out);
 }

@@ -16,6 +16,7 @@ typedef struct cadre_recipe {
     const char *dataset; // kind, as cadre_dataset_open() takes it
     const cadre_layer *layers;
     int n_layers;
+    bool resizes;              // takes model.layers and model.width
     cadre_train_config config; // its recipe is the name
 } cadre_recipe;
 
@@ -26,5 +27,18 @@ typedef struct cadre_recipe {
  *         CADRE_ERR_UNSUPPORTED  one that is planned and not built yet
  */
 cadre_status cadre_recipe_find(const char *name, const cadre_recipe **out);
+
+/** Errors: CADRE_ERR_INVALID_ARG  config asks for a size; the recipe has one */
+cadre_status cadre_recipe_check_size(
+    const cadre_recipe *recipe, const cadre_train_config *config);
+
+/**
+ * Plans the recipe's net in the size that config asks for.
+ *
+ * Errors: that of cadre_recipe_check_size(), and those of a net
+ */
+cadre_status cadre_recipe_net(const cadre_recipe *recipe,
+    const cadre_train_config *config, cadre_shape sample, int64_t n_classes,
+    cadre_net **out);
 
 #endif // CADRE_TRAIN_RECIPE_H

@@ -23,12 +23,12 @@ static cadre_status open_data(
 }
 
 static cadre_status lay_out(
-    cadre_group *world, cadre_decay decay, cadre_task *task)
+    cadre_group *world, const cadre_train_config *config, cadre_task *task)
 {
     const cadre_dataset *data = task->test;
     const cadre_shape sample = {data->channels, data->height, data->width, 1};
-    CADRE_TRY(cadre_net_create(task->recipe->layers, task->recipe->n_layers,
-        sample, data->n_classes, &task->net));
+    CADRE_TRY(cadre_recipe_net(
+        task->recipe, config, sample, data->n_classes, &task->net));
     CADRE_TRY(cadre_model_create(world, &task->model));
 
     // Added in the net's order, so both number them alike.
@@ -36,7 +36,7 @@ static cadre_status lay_out(
     for (int i = 0; i < n_params; i++) {
         const cadre_net_param *p = cadre_net_param_at(task->net, i);
         const cadre_param_options options = {
-            .no_decay = decay == CADRE_DECAY_WEIGHTS && p->n_dims == 1};
+            .no_decay = config->decay == CADRE_DECAY_WEIGHTS && p->n_dims == 1};
         int index;
         CADRE_TRY(cadre_model_add(
             task->model, p->name, p->shape, p->n_dims, &options, &index));
@@ -58,7 +58,7 @@ static cadre_status open_all(cadre_group *world,
 {
     CADRE_TRY(cadre_recipe_find(config->recipe, &task->recipe));
     CADRE_TRY(open_data(config, training, task));
-    CADRE_TRY(lay_out(world, config->decay, task));
+    CADRE_TRY(lay_out(world, config, task));
     int n_params = training ? cadre_net_param_count(task->net) : 0;
     for (int i = 0; i < n_params; i++) {
         cadre_net_initialize(

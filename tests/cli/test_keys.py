@@ -87,11 +87,13 @@ class Keys(harness.CommandTest):
                 "train.precision=bf16", "train.threads_per_leaf=2",
                 "optim.name=lars", "optim.name=lamb",
                 "parallel.mode=zero2", "parallel.mode=fedavg",
-                "parallel.transport=ucx", "model.width=16"):
+                "parallel.transport=ucx", "model.heads=2"):
             with self.subTest(assignment):
                 self.refused(2, "not built yet", "train", "mlp-fashion",
                              "--set", assignment)
         self.refused(2, "not built yet", "train", "gpt-kjv")
+        self.refused(2, "has one size", "train", "cnn-fashion", "--set",
+                     "model.width=16")
         self.refused(2, "not built yet", "generate", "x")
 
     def test_what_is_built_can_be_said(self):

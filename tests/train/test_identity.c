@@ -61,7 +61,7 @@ static void what_may_change_bits_is_in_it(void **state)
     assert_true(hash_of(&plain, 7) != hash);
     assert_true(hash_on(&plain, 8, 2) != hash);
 
-    enum { N = 15 };
+    enum { N = 17 };
     cadre_train_config c[N];
     for (int i = 0; i < N; i++) {
         c[i] = plain;
@@ -81,6 +81,8 @@ static void what_may_change_bits_is_in_it(void **state)
     c[12].schedule = CADRE_COSINE;
     c[13].schedule = CADRE_LINEAR;
     c[14].schedule = CADRE_STEP;
+    c[15].model_layers = 3;
+    c[16].model_width = 16;
     for (int i = 0; i < N; i++) {
         assert_true(hash_of(&c[i], 8) != hash);
     }
