@@ -167,7 +167,8 @@ static cadre_status look_at(cadre_shared *s, int peer)
 {
     cadre_shared_member *m = &s->members[peer];
     // Before the counters: what they say now is then all they will ever say.
-    bool left = atomic_load(&m->board->left) != 0;
+    bool left =
+        atomic_load(&m->board->left) != 0 || s->ops->is_gone(s->t, peer);
     m->ready = turns_of(s, peer, CADRE_BOARD_READY);
     m->done = turns_of(s, peer, CADRE_BOARD_DONE);
     if (!m->met) {

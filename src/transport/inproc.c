@@ -465,6 +465,16 @@ static void *inproc_board(cadre_transport *base, int rank)
     return boards + to_page + (size_t)rank * CADRE_BOARD_BYTES;
 }
 
+static bool inproc_is_gone(cadre_transport *base, int rank)
+{
+    cadre_inproc_world *world = as_inproc(base)->world;
+    seat *mine = &world->seats[base->rank];
+    pthread_mutex_lock(&mine->mu);
+    bool gone = mailbox_of(world, base->rank, rank)->closed;
+    pthread_mutex_unlock(&mine->mu);
+    return gone;
+}
+
 static void inproc_ring(cadre_transport *base)
 {
     for (int peer = 0; peer < base->world_size; peer++) {
@@ -480,6 +490,7 @@ static const cadre_shared_ops inproc_shared_ops = {
     .name = inproc_name,
     .reach = inproc_reach,
     .board = inproc_board,
+    .is_gone = inproc_is_gone,
     .ring = inproc_ring,
 };
 

@@ -71,6 +71,12 @@ typedef struct cadre_shared_ops {
      */
     void *(*board)(cadre_transport *t, int rank);
 
+    /**
+     * Whether a rank is known to be gone: nothing of its memory changes any
+     * more.  progress() returns when that becomes known.
+     */
+    bool (*is_gone)(cadre_transport *t, int rank);
+
     /** Has the progress() of all other ranks return; soon, if not met yet. */
     void (*ring)(cadre_transport *t);
 } cadre_shared_ops;

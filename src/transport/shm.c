@@ -171,12 +171,13 @@ static cadre_status serve_peer(shm *t, int peer, bool *moved)
     return CADRE_OK;
 }
 
-// Looks at the sockets of all who are waited for.
+// Looks at all sockets: a rank that waits for another in shared memory, and
+// not for its frames, hears of its end here.
 static cadre_status look(shm *t, bool *moved)
 {
     cadre_shm_tell(t);
     for (int i = 0; i < t->base.world_size; i++) {
-        if (i != t->base.rank && shm_waits_for(&t->peers[i])) {
+        if (i != t->base.rank) {
             CADRE_TRY(cadre_shm_hear(t, i, moved));
         }
     }
@@ -317,12 +318,18 @@ static void shm_close(cadre_transport *base)
     release(as_shm(base));
 }
 
+static bool shm_is_gone(cadre_transport *base, int rank)
+{
+    return as_shm(base)->peers[rank].gone;
+}
+
 static const cadre_shared_ops shared_ops = {
     .alloc = cadre_shm_alloc,
     .free = cadre_shm_free,
     .name = cadre_shm_name,
     .reach = cadre_shm_reach,
     .board = shm_board,
+    .is_gone = shm_is_gone,
     .ring = shm_ring,
 };
 

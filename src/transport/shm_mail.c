@@ -170,6 +170,7 @@ cadre_status cadre_shm_hear(shm *t, int peer, bool *moved)
             return CADRE_OK;
         case CADRE_NOTE_GONE:
             p->gone = true;
+            *moved = true;
             break;
         case CADRE_NOTE_GARBAGE:
             status = cadre_fail(CADRE_ERR_CORRUPT, "what came is no note");

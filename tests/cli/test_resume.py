@@ -270,7 +270,9 @@ class Resume(harness.CommandTest):
                 limit = 1 << 20  # less than the parameters
                 done = subprocess.run(
                     [harness.CADRE, "train", "--resume", out, "--steps", "20",
-                     "-n", n], capture_output=True, text=True, timeout=120,
+                     "-n", n,
+                     # Shared memory counts as files do.
+                     "--set", "parallel.transport=tcp"], capture_output=True, text=True, timeout=120,
                     env=harness.environment(), restore_signals=False,
                     preexec_fn=lambda: resource.setrlimit(
                         resource.RLIMIT_FSIZE, (limit, limit)))

@@ -35,7 +35,7 @@ const uint8_t *fuzz_bytes(fuzz_input *in, size_t *nbytes)
 
 bool fuzz_patch(fuzz_input *in, uint8_t *bytes, size_t nbytes)
 {
-    enum { MOST = 256 };
+    enum { MOST = 512 };
     uint8_t before[MOST];
     FUZZ_CHECK(nbytes <= MOST);
     memcpy(before, bytes, nbytes);

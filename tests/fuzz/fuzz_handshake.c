@@ -152,6 +152,7 @@ static void check_visitor(const house *h, cadre_visitor *visitor)
     if (h->is_hub && cadre_decode_join(&visitor->join, &join)) {
         check_text(join.host, sizeof(join.host));
         check_text(join.address, sizeof(join.address));
+        check_text(join.offer.machine, sizeof(join.offer.machine));
     }
     close(visitor->socket);
 }
@@ -233,6 +234,7 @@ static void read_message(cadre_message *m)
         if (cadre_decode_join(m, &join)) {
             check_text(join.host, sizeof(join.host));
             check_text(join.address, sizeof(join.address));
+            check_text(join.offer.machine, sizeof(join.offer.machine));
         }
         break;
     case CADRE_MESSAGE_REPORT:

@@ -60,15 +60,16 @@ def handshake():
     yield "tls-hello", hub + b"\1\0\x40\x16\x03\x01\x02\0\1\0\x01\xfc\x03\x03"
 
     def message(kind, payload):
-        return b"CDH1" + struct.pack("<II", kind, len(payload)) + payload
+        return b"CDH2" + struct.pack("<II", kind, len(payload)) + payload
 
     def text(word, nbytes):
         return word.encode().ljust(nbytes, b"\0")
 
-    join = struct.pack("<5I", 1, 2, 1000, 10000, 99) + text("here", 64) + text(
-        "127.0.0.1:5", 80)
+    join = struct.pack("<6I", 1, 2, 1000, 10000, 99, 2) + text(
+        "here", 64) + text("127.0.0.1:5", 80) + text("m/1/2/3", 80) + text(
+        "@a", 80)
     verdict = struct.pack("<iI", -41, 2) + b"rank 2 is lost"
-    welcome = bytes(16) + struct.pack("<QII", 7, 500, 2) + text(
+    welcome = bytes(16) + struct.pack("<QIII", 7, 500, 2, 2) + text(
         "a:1", 80) + text("b:2", 80)
     every = (message(1, join) + message(2, b"") + message(3, verdict)
              + message(4, b"") + message(5, welcome)
@@ -76,8 +77,8 @@ def handshake():
     yield "all-messages", messages + b"\1\xff" + every
     yield "message-in-two-pieces", messages + b"\0\x05" + message(7, verdict)
     yield "welcome-of-too-many", messages + b"\1\0" + message(
-        5, bytes(16) + struct.pack("<QII", 7, 500, 9999))
-    yield "message-of-4-gib", messages + b"\0\0CDH1" + b"\7\0\0\0" + b"\xff" * 9
+        5, bytes(16) + struct.pack("<QIII", 7, 500, 1, 9999))
+    yield "message-of-4-gib", messages + b"\0\0CDH2" + b"\7\0\0\0" + b"\xff" * 9
 
 
 def idx():
