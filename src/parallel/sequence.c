@@ -7,9 +7,9 @@
 #include <limits.h>
 #include <stdint.h>
 
-// A gather comes so many folds after its own: by then its sums are there, and
-// the folds between have not waited for them.
-enum { GATHER_LAG = 2 };
+// A gather comes so many folds after its own: the next fold does not wait for its
+// sums, and when backward ends few gathers are left.
+enum { GATHER_LAG = 1 };
 
 // The folds of a round by diagonals: step s of bucket b is on diagonal b + s,
 // where later steps come first.

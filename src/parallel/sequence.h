@@ -3,7 +3,7 @@
 // The sequence of a step's exchanges, the same on all ranks (docs/overlap.md):
 //
 //     round 0 .. T-2:   fold 0, fold 1, ... fold B-1
-//     round T-1:        fold 0, fold 1, fold 2, gather 0, fold 3, gather 1, ...
+//     round T-1:        fold 0, fold 1, gather 0, fold 2, gather 1, ...
 //     after decisions:  publish 0, publish 1, ... publish B-1
 //
 // A fold of n - 1 steps around a ring takes its turns with those of the buckets

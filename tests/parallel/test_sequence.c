@@ -61,9 +61,10 @@ static void gathers_begin_before_the_last_fold(void **state)
     (void)state;
     cadre_sequence s;
     CHECK_OK(cadre_sequence_init(&s, 1, 5, 1, true));
-    assert_int_equal(cadre_sequence_at(&s, 3).kind, CADRE_TURN_GATHER);
-    assert_int_equal(cadre_sequence_at(&s, 3).bucket, 0);
-    assert_int_equal(cadre_sequence_at(&s, 6).kind, CADRE_TURN_FOLD);
+    assert_int_equal(cadre_sequence_at(&s, 1).kind, CADRE_TURN_FOLD);
+    assert_int_equal(cadre_sequence_at(&s, 2).kind, CADRE_TURN_GATHER);
+    assert_int_equal(cadre_sequence_at(&s, 2).bucket, 0);
+    assert_int_equal(cadre_sequence_at(&s, 7).kind, CADRE_TURN_FOLD);
     assert_int_equal(cadre_sequence_at(&s, 9).bucket, 4);
     cadre_sequence_fini(&s);
 }
