@@ -6,14 +6,15 @@
 
 Two network namespaces stand for two hosts, joined by a link whose two ends send
 at --rate (token bucket).  A rank of one thread in each trains an MLP whose
-communication takes about as long as its backward pass.  In turn, A B C D A B C D:
+communication takes about as long as its backward pass.  In turn, A B C D E A B ...:
 
     compute   each rank alone with its own half of the batch, both at once
     comm      an all-reduce of as many bytes as the gradients have
     off       both ranks together, overlap off
     on        both ranks together, overlap on
+    thread    the same, with a progress thread per rank
 
-hidden = 1 - (on - compute) / comm, from the medians.  Needs root, iproute2 and
+hidden = 1 - (on - compute) / comm, from the medians; likewise for the thread.  Needs root, iproute2 and
 as many cores as ranks.
 """
 import argparse
@@ -66,7 +67,7 @@ def on_both(secret, command_of, together):
     return output[0]
 
 
-def train(args, folder, name, together, overlap):
+def train(args, folder, name, together, overlap, thread="false"):
     def command_of(rank):
         share = 1 if together else 2
         # Together, rank 0 writes the run; alone each writes its own.
@@ -75,6 +76,7 @@ def train(args, folder, name, together, overlap):
             "model.width": args.width, "model.layers": args.layers,
             "train.global_batch": args.batch // share, "parallel.leaves": 2 // share,
             "parallel.overlap": overlap, "parallel.bucket_mb": args.bucket_mb,
+            "parallel.progress_thread": thread,
             "optim.name": "sgd",
         }
         command = [args.cadre, "train", "mlp-fashion", "--threads", "1", "--quiet",
@@ -110,7 +112,7 @@ def processor():
 
 
 def measure(args):
-    times = {"compute": [], "comm": [], "off": [], "on": []}
+    times = {"compute": [], "comm": [], "off": [], "on": [], "thread": []}
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "secret"), "wb", opener=lambda p, f: os.open(p, f, 0o600)) as f:
             f.write(os.urandom(32))
@@ -120,6 +122,7 @@ def measure(args):
             times["off"].append(step)
             times["comm"].append(comm_ms(args, folder, n_bytes))
             times["on"].append(train(args, folder, f"on{i}", True, "on")[0])
+            times["thread"].append(train(args, folder, f"thread{i}", True, "on", "true")[0])
             print(f"round {i + 1} of {args.rounds}", file=sys.stderr)
     return times, n_bytes
 
@@ -132,8 +135,9 @@ def show(args, times, n_bytes):
     print("| | ms | from - to |\n| --- | --- | --- |")
     for name, values in times.items():
         print(f"| {name} | {median[name]:.1f} | {min(values):.1f} - {max(values):.1f} |")
-    hidden = 1 - (median["on"] - median["compute"]) / median["comm"]
-    print(f"\nhidden: {hidden:.1%}")
+    for name in ("off", "on", "thread"):
+        hidden = 1 - (median[name] - median["compute"]) / median["comm"]
+        print(f"\nhidden, {name}: {hidden:.1%}")
 
 
 def main():
@@ -142,7 +146,7 @@ def main():
     parser.add_argument("--rate", default="1gbit")
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--layers", type=int, default=16)
-    parser.add_argument("--batch", type=int, default=2048)
+    parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--bucket-mb", default="1")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=5)
