@@ -39,6 +39,8 @@ typedef struct cadre_train_config {
 
     int model_layers; // model.layers; 0: the recipe's
     int model_width;  // model.width; 0: the recipe's
+    int model_heads;   // model.heads
+    int model_context; // model.context
 
     int64_t global_batch; // train.global_batch
     int64_t micro_batch;  // train.micro_batch; 0: the whole leaf

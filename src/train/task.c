@@ -9,7 +9,8 @@ cadre_status cadre_task_data(const cadre_recipe *recipe,
     const cadre_train_config *config, cadre_split split, cadre_dataset **out)
 {
     const char *path = config->data_path[0] != '\0' ? config->data_path : NULL;
-    return cadre_dataset_open(recipe->dataset, path, split, out);
+    return cadre_dataset_open(
+        recipe->dataset, path, split, config->model_context, out);
 }
 
 static cadre_status open_data(
@@ -26,7 +27,8 @@ static cadre_status lay_out(
     cadre_group *world, const cadre_train_config *config, cadre_task *task)
 {
     const cadre_dataset *data = task->test;
-    const cadre_shape sample = {data->channels, data->height, data->width, 1};
+    const cadre_shape sample = {
+        data->channels, data->height, data->width, 1, data->tokens};
     CADRE_TRY(cadre_recipe_net(
         task->recipe, config, sample, data->n_classes, &task->net));
     CADRE_TRY(cadre_model_create(world, &task->model));

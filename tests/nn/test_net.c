@@ -11,7 +11,7 @@
 
 static cadre_shape row(int64_t elements)
 {
-    return (cadre_shape){elements, 1, 1, 1};
+    return (cadre_shape){elements, 1, 1, 1, 0};
 }
 
 static const cadre_layer mlp[] = {
@@ -64,7 +64,7 @@ static void describes_convolutions(void **state)
         {.kind = "linear", .name = "fc", .width = 3},
     };
     cadre_net *net = NULL;
-    const cadre_shape image = {2, 9, 6, 1};
+    const cadre_shape image = {2, 9, 6, 1, 0};
     CHECK_OK(cadre_net_create(layers, 2, image, 3, &net));
     assert_int_equal(cadre_net_param_count(net), 4);
     const cadre_net_param *weight = cadre_net_param_at(net, 0);
@@ -106,7 +106,7 @@ static void refuses_images_that_make_no_sense(void **state)
         {{.kind = "relayout"}, "there is no kind 'relayout'"},
     };
     cadre_net *net = NULL;
-    const cadre_shape image = {1, 8, 8, 1};
+    const cadre_shape image = {1, 8, 8, 1, 0};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         CHECK_FAILS(cadre_net_create(&cases[i].layer, 1, image, 64, &net),
             CADRE_ERR_INVALID_ARG, cases[i].words);
