@@ -222,6 +222,27 @@ CADRE_API CADRE_MUST_CHECK cadre_status cadre_evaluate(cadre_group *world,
     const cadre_train_config *config, const char *model_path,
     cadre_eval_result *out);
 
+typedef struct cadre_generate_options {
+    const char *prompt; // at least one byte, which are not written again
+    int64_t length;     // bytes to write
+    double temperature; // 0: always the likeliest byte; 1: as it learned
+    uint64_t seed;      // of what is drawn
+    void (*write)(uint8_t byte, void *ctx);
+    void *ctx;
+} cadre_generate_options;
+
+/**
+ * Writes text from a model file of a GPT: the same bytes for the same model,
+ * options and instruction set.  Collective, though one rank is enough.
+ *
+ * Errors: CADRE_ERR_INVALID_ARG  an option, or a recipe that learns no text
+ *         CADRE_ERR_NOT_FINITE   the model makes no numbers
+ *         CADRE_ERR_NOT_FOUND, CADRE_ERR_CORRUPT, those of the group
+ */
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_generate(cadre_group *world,
+    const cadre_train_config *config, const char *model_path,
+    const cadre_generate_options *options);
+
 #ifdef __cplusplus
 }
 #endif
