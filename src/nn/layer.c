@@ -62,6 +62,11 @@ static cadre_status check_fields(
                 ops->kind, fields[i].name);
         }
     }
+    if (!(layer->deviation >= 0)) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "initial weights of deviation %g: at least 0 is needed",
+            (double)layer->deviation);
+    }
     return CADRE_OK;
 }
 

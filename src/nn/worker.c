@@ -185,14 +185,15 @@ static cadre_status make_room(
 static cadre_status get_ready(
     cadre_net_worker *w, const int64_t *sizes, int n_sizes)
 {
-    enum { MOST_SAMPLES = 1 << 24 };
+    enum { MOST_ROWS = 1 << 24 };
+    const int64_t most = MOST_ROWS / cadre_shape_rows(w->net->input);
     int64_t largest = w->capacity;
     size_t scratch = w->scratch_count;
     for (int i = 0; i < n_sizes; i++) {
-        if (sizes[i] < 1 || sizes[i] > MOST_SAMPLES) {
+        if (sizes[i] < 1 || sizes[i] > most) {
             return cadre_fail(CADRE_ERR_INVALID_ARG,
-                "a pass of %lld samples: 1 to %d are possible",
-                (long long)sizes[i], (int)MOST_SAMPLES);
+                "a pass of %lld samples: 1 to %lld are possible",
+                (long long)sizes[i], (long long)most);
         }
         largest = sizes[i] > largest ? sizes[i] : largest;
         if (find_size(w, sizes[i]) == NULL) {

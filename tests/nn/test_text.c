@@ -429,6 +429,96 @@ static void passes_add_up(void **state)
     finish(&parts);
 }
 
+// Any layer may stand in any place: a residual with nothing to go past, a ReLU
+// before one, a dropout that would like to write over what attention still needs.
+static const cadre_layer odd_layers[] = {
+    {.kind = "embedding", .name = "tok", .width = 12, .vocabulary = 64},
+    {.kind = "residual"},
+    {.kind = "add"},
+    {.kind = "relu"},
+    {.kind = "residual"},
+    {.kind = "linear", .name = "qkv", .width = 36},
+    {.kind = "causal_attention", .heads = 2},
+    {.kind = "dropout", .rate = 0.25f},
+    {.kind = "add"},
+    {.kind = "unembedding", .tied = "tok"},
+};
+
+enum { ODD_LAYERS = sizeof(odd_layers) / sizeof(odd_layers[0]) };
+enum { ODD_TOKENS = 5, ODD_TEXTS = 2 };
+
+static double loss_of(training *t)
+{
+    const float x[ODD_TEXTS * ODD_TOKENS] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+    const int32_t labels[ODD_TEXTS * ODD_TOKENS] = {
+        2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    cadre_grad_listener listener = {t, grad_of, ready};
+    const cadre_pass pass = {
+        x, labels, ODD_TEXTS, .first = true, .last = true};
+    double loss;
+    CHECK_OK(cadre_net_pass(t->worker, (const float *const *)t->params, &pass,
+        &listener, &loss));
+    return loss;
+}
+
+// Twelve elements of parameter p, by their gradients and by trial.
+static void check_slopes(training *t, const float *grad, int p)
+{
+    const float step = 0x1p-8f;
+    for (size_t k = 0; k < 12; k++) {
+        float *value = &t->params[p][12 + k * 7];
+        const float before = *value;
+        *value = before + step;
+        double up = loss_of(t);
+        *value = before - step;
+        double down = loss_of(t);
+        *value = before;
+        double found = (up - down) / (2.0 * (double)step);
+        double wanted = (double)grad[12 + k * 7];
+        assert_true(fabs(found - wanted) < 0.005 + 0.01 * fabs(wanted));
+    }
+}
+
+static void memory_is_shared_only_where_it_may_be(void **state)
+{
+    (void)state;
+    enum { WEIGHTS = 2 }; // of the embedding and of qkv
+    const cadre_shape text = {1, 1, 1, 1, ODD_TOKENS};
+    training t = {0};
+    CHECK_OK(cadre_net_create(odd_layers, ODD_LAYERS, text, 64, &t.net));
+    CHECK_OK(
+        cadre_net_worker_create(t.net, (int64_t[]){ODD_TEXTS}, 1, &t.worker));
+    t.n_params = cadre_net_param_count(t.net);
+    for (int p = 0; p < t.n_params; p++) {
+        size_t count = cadre_net_param_at(t.net, p)->count;
+        t.params[p] = floats(count);
+        t.grads[p] = floats(count);
+        formula_fill(FORMULA_PARAM + (uint32_t)p, count, 0.5f, t.params[p]);
+    }
+    (void)loss_of(&t);
+    for (int p = 0; p < WEIGHTS; p++) {
+        size_t count = cadre_net_param_at(t.net, p)->count;
+        float *grad = floats(count);
+        memcpy(grad, t.grads[p], count * sizeof(*grad));
+        check_slopes(&t, grad, p);
+        cadre_free(grad);
+        (void)loss_of(&t);
+    }
+    finish(&t);
+}
+
+static void allocates_nothing_in_a_pass(void **state)
+{
+    (void)state;
+    training t = {0};
+    start(&tiny, 3, &t);
+    (void)step_in(&t, 0, 1);
+    uint64_t before = cadre_alloc_calls();
+    (void)step_in(&t, 1, 1);
+    assert_true(cadre_alloc_calls() == before);
+    finish(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -437,6 +527,8 @@ int main(void)
         cmocka_unit_test(a_tiny_gpt_agrees),
         cmocka_unit_test(gpt_kjv_small_agrees),
         cmocka_unit_test(passes_add_up),
+        cmocka_unit_test(memory_is_shared_only_where_it_may_be),
+        cmocka_unit_test(allocates_nothing_in_a_pass),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
