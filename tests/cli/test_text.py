@@ -85,8 +85,11 @@ class Text(harness.CommandTest):
         self.assertEqual(again["params_hash"], summary["params_hash"])
 
     def generate(self, *arguments):
-        done = self.cadre("generate", *arguments)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        """Bytes, which need not be UTF-8."""
+        done = subprocess.run(
+            [harness.CADRE, "generate", *map(str, arguments)], timeout=60,
+            capture_output=True, env=harness.environment())
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
         return done.stdout
 
     def test_generate_goes_on_with_what_was_learned(self):
@@ -94,7 +97,7 @@ class Text(harness.CommandTest):
         self.assertLess(summary["eval"]["bits_per_byte"], 0.5)
         go_on = (out, "--prompt", "In the ", "--length", 24)
         self.assertEqual(self.generate(*go_on, "--temperature", "0"),
-                         "beginning was the word. \n")
+                         b"beginning was the word. \n")
         drawn = self.generate(*go_on)
         self.assertEqual(self.generate(*go_on), drawn)
         wild = (*go_on, "--temperature", "9", "--seed")
