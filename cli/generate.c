@@ -53,16 +53,16 @@ static bool read_options(const wishes *w, cadre_generate_options *options)
         return false;
     }
     if (w->seed != NULL && !seed_from_text(w->seed, &options->seed)) {
-        fprintf(stderr, "cadre generate: --seed is '%s'; it can be 0 to "
-                        "2^64-1\n",
+        fprintf(stderr,
+            "cadre generate: --seed is '%s'; it can be 0 to "
+            "2^64-1\n",
             w->seed);
         return false;
     }
     return true;
 }
 
-static int generate(
-    const cadre_generate_options *options, const char *folder)
+static int generate(const cadre_generate_options *options, const char *folder)
 {
     char file[CADRE_PATH_BYTES];
     char model[CADRE_PATH_BYTES];

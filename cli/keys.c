@@ -12,16 +12,16 @@
 #include <string.h>
 
 typedef enum key_kind {
-    KEY_INT,     // int
-    KEY_COUNT,   // int64_t
-    KEY_SEED,    // uint64_t
-    KEY_REAL,    // double
-    KEY_FLAG,    // bool
-    KEY_PATH,    // char[CADRE_PATH_BYTES]
-    KEY_CHOICE,  // an enum, by name
-    KEY_WORD,    // char[], one of some names
-    KEY_FOLD,    // int: a name or a power of two
-    KEY_FIXED,   // nothing: only the first of its names is built
+    KEY_INT,    // int
+    KEY_COUNT,  // int64_t
+    KEY_SEED,   // uint64_t
+    KEY_REAL,   // double
+    KEY_FLAG,   // bool
+    KEY_PATH,   // char[CADRE_PATH_BYTES]
+    KEY_CHOICE, // an enum, by name
+    KEY_WORD,   // char[], one of some names
+    KEY_FOLD,   // int: a name or a power of two
+    KEY_FIXED,  // nothing: only the first of its names is built
 } key_kind;
 
 typedef struct choice {

@@ -15,9 +15,8 @@ cadre_status cadre_dataset_open(const char *kind, const char *path,
 {
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (strcmp(kinds[i]->kind, kind) == 0) {
-            return kinds[i]->open(
-                path == NULL ? kinds[i]->default_path : path, split, context,
-                out);
+            return kinds[i]->open(path == NULL ? kinds[i]->default_path : path,
+                split, context, out);
         }
     }
     return cadre_fail(CADRE_ERR_NOT_FOUND,

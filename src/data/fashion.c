@@ -126,8 +126,8 @@ static void close_fashion(cadre_dataset *dataset)
     cadre_free(f);
 }
 
-static cadre_status open_fashion(const char *path, cadre_split split,
-    int64_t context, cadre_dataset **out)
+static cadre_status open_fashion(
+    const char *path, cadre_split split, int64_t context, cadre_dataset **out)
 {
     (void)context; // images have none
     fashion *f = cadre_alloc(sizeof(*f));

@@ -47,8 +47,8 @@ static cadre_status make_room(output *o, size_t most, const char *name)
     return CADRE_OK;
 }
 
-static cadre_status read_all(int fd, size_t most, cadre_deadline deadline,
-    const char *name, output *o)
+static cadre_status read_all(
+    int fd, size_t most, cadre_deadline deadline, const char *name, output *o)
 {
     enum { MOST_SLEEP_MS = 1000 };
     for (;;) {

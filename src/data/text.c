@@ -79,8 +79,8 @@ static cadre_status read_bible(text *t, size_t *nbytes)
     enum { TIMEOUT_MS = 60000 };
     static const char *const argv[] = {
         "/usr/bin/bible", "-f", "Gen1:1-Rev22:21", NULL};
-    cadre_status status = cadre_program_output(
-        argv, MOST_BYTES, TIMEOUT_MS, &t->bytes, nbytes);
+    cadre_status status =
+        cadre_program_output(argv, MOST_BYTES, TIMEOUT_MS, &t->bytes, nbytes);
     return status == CADRE_ERR_NOT_FOUND
                ? cadre_fail(status,
                      "%s; install the Debian package bible-kjv, or set "
@@ -123,16 +123,16 @@ static void close_text(cadre_dataset *dataset)
     cadre_free(t);
 }
 
-static cadre_status open_text(const char *path, cadre_split split,
-    int64_t context, cadre_dataset **out)
+static cadre_status open_text(
+    const char *path, cadre_split split, int64_t context, cadre_dataset **out)
 {
     text *t = cadre_alloc(sizeof(*t));
     if (t == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
     size_t nbytes = 0;
-    cadre_status status = path == NULL ? read_bible(t, &nbytes)
-                                       : read_file(path, t, &nbytes);
+    cadre_status status =
+        path == NULL ? read_bible(t, &nbytes) : read_file(path, t, &nbytes);
     if (status == CADRE_OK) {
         status = cut(t, nbytes, split, context);
     }

@@ -62,8 +62,7 @@ static void drop_all(
     const cadre_layer_call *call, cadre_matrix_view x, cadre_matrix y)
 {
     uint64_t key = key_of(call);
-    int64_t first =
-        call->pass->first_sample * cadre_shape_rows(call->plan->in);
+    int64_t first = call->pass->first_sample * cadre_shape_rows(call->plan->in);
     for (int64_t n = 0; n < y.rows; n++) {
         drop(call->plan, key, (uint32_t)(first + n),
             cadre_matrix_view_row(x, n), cadre_matrix_row(y, n));

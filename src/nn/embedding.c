@@ -117,8 +117,7 @@ static cadre_status add_gradients(const cadre_layer_call *call,
     int64_t (*which)(const cadre_layer_call *call, int64_t row), float *grad)
 {
     int64_t width = call->dy.columns;
-    memset(grad, 0,
-        (size_t)(call->plan->vocabulary * width) * sizeof(*grad));
+    memset(grad, 0, (size_t)(call->plan->vocabulary * width) * sizeof(*grad));
     for (int64_t n = 0; n < call->dy.rows; n++) {
         add_row(grad + which(call, n) * width,
             cadre_matrix_view_row(call->dy, n), width);

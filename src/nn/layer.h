@@ -37,14 +37,14 @@ struct cadre_layer_plan {
     int64_t vocabulary;
     float rate;
     float deviation;
-    int partner; // of an "add": its "residual", in the net
+    int partner;                  // of an "add": its "residual", in the net
     const cadre_layer_plan *tied; // the layer whose parameter it uses, or NULL
-    bool lends;       // its parameter is used by a later layer too
-    bool then_relu;   // its forward does the ReLU that follows
-    bool done;        // a ReLU that its predecessor's forward does
-    int first_param;  // its first parameter in the net
-    bool passes_down; // its input's gradient is wanted
-    size_t scratch;   // floats that a call wants; set by plan()
+    bool lends;                   // its parameter is used by a later layer too
+    bool then_relu;               // its forward does the ReLU that follows
+    bool done;                    // a ReLU that its predecessor's forward does
+    int first_param;              // its first parameter in the net
+    bool passes_down;             // its input's gradient is wanted
+    size_t scratch;               // floats that a call wants; set by plan()
 };
 
 /**
@@ -65,7 +65,7 @@ typedef struct cadre_layer_call {
     cadre_matrix_view dy;       // (N, O), backward only
     cadre_matrix past; // of "residual" and "add": what goes past the layers
                        // between them, forward x, backward its gradient
-    const cadre_pass *pass;     // NULL if nothing is trained
+    const cadre_pass *pass; // NULL if nothing is trained
     float *scratch;
 } cadre_layer_call;
 

@@ -74,8 +74,8 @@ static cadre_status pair_residual(cadre_net *net, cadre_layer_plan *plan)
 {
     if (plan->ops == &cadre_residual) {
         if (net->open_residual >= 0) {
-            return cadre_fail(CADRE_ERR_INVALID_ARG,
-                "the residual before has no add yet");
+            return cadre_fail(
+                CADRE_ERR_INVALID_ARG, "the residual before has no add yet");
         }
         net->open_residual = net->n_layers;
     } else if (plan->ops == &cadre_add) {

@@ -49,7 +49,7 @@ typedef struct cadre_layer {
     // Of texts.
     int64_t heads;      // of "causal_attention"
     int64_t vocabulary; // numbers that a token can have, of "embedding"
-    const char *tied; // the "embedding" whose weight an "unembedding" uses
+    const char *tied;   // the "embedding" whose weight an "unembedding" uses
     // Initial weights of "linear", "embedding" and "positions" are normal with
     // this deviation, and biases 0.  0: PyTorch's default for the layer.
     float deviation;
@@ -60,7 +60,7 @@ typedef struct cadre_net_param {
     int64_t shape[4]; // row-major, as PyTorch's: linear weight (out, in),
                       // convolution weight (out, in, kernel, kernel)
     int n_dims;
-    size_t count;     // elements
+    size_t count; // elements
 
     // Initial values: normal, if there is a deviation; uniform in
     // [-bound, bound), if there is a bound; else all the same.

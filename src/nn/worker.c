@@ -255,7 +255,7 @@ typedef struct journey {
     const pass_size *size;
     const float *const *params;
     cadre_matrix_view samples; // a row for each, or for each of its tokens
-    const cadre_pass *pass; // NULL: forward only
+    const cadre_pass *pass;    // NULL: forward only
 } journey;
 
 static cadre_status set_out(cadre_net_worker *w, const float *const *params,

@@ -23,8 +23,8 @@ static int64_t pass_samples(const cadre_dataset *data)
 
 // What a thread finds, and where it puts what it reads.
 typedef struct desk {
-    float *x;         // of a pass
-    int32_t *labels;  // of a pass; and on
+    float *x;        // of a pass
+    int32_t *labels; // of a pass; and on
     float *losses;
     int32_t *classes;
     cadre_exact loss;
@@ -79,8 +79,7 @@ static cadre_status evaluate_passes(
 static cadre_status make_desk(const cadre_dataset *data, desk *d)
 {
     size_t n_elements = (size_t)(pass_samples(data) * data->sample_elements);
-    size_t n_labels =
-        (size_t)(pass_samples(data) * cadre_dataset_labels(data));
+    size_t n_labels = (size_t)(pass_samples(data) * cadre_dataset_labels(data));
     d->x = cadre_alloc_array(n_elements, sizeof(d->x[0]));
     d->labels = cadre_alloc_array(n_labels, sizeof(d->labels[0]));
     d->losses = cadre_alloc_array(n_labels, sizeof(d->losses[0]));
@@ -128,8 +127,7 @@ static cadre_status add_up(
     *out = (cadre_eval_result){
         .n_samples = data->n_samples,
         .loss = mean,
-        .accuracy =
-            is_text ? (double)NAN : (double)words[CORRECT] / n_labels,
+        .accuracy = is_text ? (double)NAN : (double)words[CORRECT] / n_labels,
         .bits_per_byte = is_text ? mean * bits : (double)NAN,
         .params_hash = cadre_model_hash(e->task->model),
     };

@@ -68,8 +68,8 @@ static int draw(const writer *w, const float *scores, int64_t place)
 static cadre_status write_byte(writer *w, int64_t place)
 {
     cadre_matrix_view scores;
-    CADRE_TRY(cadre_net_scores(
-        w->worker, w->task->params, w->window, 1, &scores));
+    CADRE_TRY(
+        cadre_net_scores(w->worker, w->task->params, w->window, 1, &scores));
     const float *row = cadre_matrix_view_row(scores, w->n_known - 1);
     for (int i = 0; i < BYTES; i++) {
         if (!isfinite(row[i])) {
@@ -77,9 +77,8 @@ static cadre_status write_byte(writer *w, int64_t place)
                 "the model's scores are no finite numbers: it learned nothing");
         }
     }
-    uint8_t byte = (uint8_t)(w->options->temperature > 0
-                                 ? draw(w, row, place)
-                                 : likeliest(row));
+    uint8_t byte = (uint8_t)(w->options->temperature > 0 ? draw(w, row, place)
+                                                         : likeliest(row));
     push(w, byte);
     w->options->write(byte, w->options->ctx);
     return CADRE_OK;
@@ -87,8 +86,8 @@ static cadre_status write_byte(writer *w, int64_t place)
 
 static cadre_status write_all(writer *w)
 {
-    CADRE_TRY(cadre_net_worker_create(
-        w->task->net, (int64_t[]){1}, 1, &w->worker));
+    CADRE_TRY(
+        cadre_net_worker_create(w->task->net, (int64_t[]){1}, 1, &w->worker));
     w->window = cadre_alloc_array((size_t)w->context, sizeof(w->window[0]));
     if (w->window == NULL) {
         return CADRE_ERR_NO_MEMORY;

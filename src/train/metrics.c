@@ -191,8 +191,8 @@ static json_t *make_line(const cadre_metrics_line *line)
         cadre_json_real(r->lr), "grad_norm", cadre_json_real(r->grad_norm),
         "samples_per_second", cadre_json_real(line->samples_per_second),
         "tokens_per_second", cadre_json_real(line->tokens_per_second),
-        "step_ms", cadre_json_real(line->step_ms),
-        "exposed_ms", cadre_json_real(r->exposed_ms), "hidden_ms",
+        "step_ms", cadre_json_real(line->step_ms), "exposed_ms",
+        cadre_json_real(r->exposed_ms), "hidden_ms",
         cadre_json_real(r->hidden_ms), "bytes_sent", (json_int_t)r->bytes_sent);
     json_t *ranks = make_ranks(line->ranks);
     int failed = json_object_update(o, ranks);
@@ -203,8 +203,8 @@ static json_t *make_line(const cadre_metrics_line *line)
         bool is_text = !isnan(line->tokens_per_second);
         failed |= json_object_set_new(o,
             is_text ? "eval_bits_per_byte" : "eval_accuracy",
-            cadre_json_real(is_text ? line->eval->bits_per_byte
-                                    : line->eval->accuracy));
+            cadre_json_real(
+                is_text ? line->eval->bits_per_byte : line->eval->accuracy));
     }
     if (line->params_hash != NULL) {
         failed |= json_object_set_new(

@@ -59,18 +59,18 @@ static const cadre_layer lenet_layers[] = {
     }
 
 // What all have in common that learn the King James Bible.
-#define TEXT(name, n_layers_, width_, heads_, context_, batch, rate)         \
-    {                                                                        \
-        .recipe = name, .steps = 1000, .threads = 1,                         \
-        .model_layers = (n_layers_), .model_width = (width_),                \
-        .model_heads = (heads_), .model_context = (context_),                \
-        .global_batch = (batch), .threads_per_leaf = 1, .seed = 1,           \
-        .log_every = 10, .optimizer = CADRE_ADAMW, .lr = (rate),             \
-        .weight_decay = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,     \
-        .decay = CADRE_DECAY_WEIGHTS, .clip = 1, .warmup_steps = 50,         \
-        .schedule = CADRE_COSINE, .min_lr_factor = 0.1, .step_factor = 0.1,  \
-        .fold = CADRE_FOLD_DEFERRED, .bucket_mb = 25, .order = "canonical",  \
-        .transport = "auto", .timeout_ms = 30000, .checkpoint_keep = 2,      \
+#define TEXT(name, n_layers_, width_, heads_, context_, batch, rate)        \
+    {                                                                       \
+        .recipe = name, .steps = 1000, .threads = 1,                        \
+        .model_layers = (n_layers_), .model_width = (width_),               \
+        .model_heads = (heads_), .model_context = (context_),               \
+        .global_batch = (batch), .threads_per_leaf = 1, .seed = 1,          \
+        .log_every = 10, .optimizer = CADRE_ADAMW, .lr = (rate),            \
+        .weight_decay = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,    \
+        .decay = CADRE_DECAY_WEIGHTS, .clip = 1, .warmup_steps = 50,        \
+        .schedule = CADRE_COSINE, .min_lr_factor = 0.1, .step_factor = 0.1, \
+        .fold = CADRE_FOLD_DEFERRED, .bucket_mb = 25, .order = "canonical", \
+        .transport = "auto", .timeout_ms = 30000, .checkpoint_keep = 2,     \
     }
 
 #define LAYERS(list) \

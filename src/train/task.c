@@ -27,8 +27,8 @@ static cadre_status lay_out(cadre_group *world,
     const cadre_train_config *config, cadre_shape sample, int64_t n_classes,
     cadre_task *task)
 {
-    CADRE_TRY(cadre_recipe_net(
-        task->recipe, config, sample, n_classes, &task->net));
+    CADRE_TRY(
+        cadre_recipe_net(task->recipe, config, sample, n_classes, &task->net));
     CADRE_TRY(cadre_model_create(world, &task->model));
 
     // Added in the net's order, so both number them alike.

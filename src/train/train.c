@@ -210,8 +210,8 @@ static cadre_status set_up(run *r)
         cadre_pass_sizes_of(c, r->task.train->n_samples, dealing.n_leaves);
     CADRE_TRY(cadre_crew_create(
         r->task.net, c->threads, list.sizes, list.n, &r->crew));
-    CADRE_TRY(cadre_tally_init(
-        &r->tally, r->n_steps, cadre_config_sample_weight(c)));
+    CADRE_TRY(
+        cadre_tally_init(&r->tally, r->n_steps, cadre_config_sample_weight(c)));
     CADRE_TRY(resume(r));
     return cadre_share_verdict(r->world,
         cadre_records_open(&r->records, r->world, c, r->engine, r->task.model));

@@ -124,8 +124,8 @@ static void refused_by_name(const trial *t, const char *name, const char *words)
 static void check_samples(const trial *t)
 {
     cadre_dataset *dataset = NULL;
-    CHECK_OK(
-        cadre_dataset_open("fashion", t->folder, CADRE_SPLIT_TEST, 0, &dataset));
+    CHECK_OK(cadre_dataset_open(
+        "fashion", t->folder, CADRE_SPLIT_TEST, 0, &dataset));
     assert_int_equal(dataset->n_samples, SAMPLES);
     assert_int_equal(dataset->sample_elements, PIXELS);
     assert_int_equal(dataset->n_classes, 10);
@@ -161,8 +161,8 @@ static void reads_plain_and_gzipped_files(void **state)
 static uint64_t content_hash(const trial *t)
 {
     cadre_dataset *dataset = NULL;
-    CHECK_OK(
-        cadre_dataset_open("fashion", t->folder, CADRE_SPLIT_TEST, 0, &dataset));
+    CHECK_OK(cadre_dataset_open(
+        "fashion", t->folder, CADRE_SPLIT_TEST, 0, &dataset));
     uint64_t hash = dataset->content_hash;
     cadre_dataset_close(dataset);
     return hash;

@@ -94,12 +94,12 @@ static void the_hash_is_of_the_split(void **state)
     cadre_dataset_close(again);
 }
 
-static void refused(const char *where, int64_t context, cadre_status status,
-    const char *words)
+static void refused(
+    const char *where, int64_t context, cadre_status status, const char *words)
 {
     cadre_dataset *dataset = NULL;
-    CHECK_FAILS(cadre_dataset_open(
-                    "text", where, CADRE_SPLIT_TEST, context, &dataset),
+    CHECK_FAILS(
+        cadre_dataset_open("text", where, CADRE_SPLIT_TEST, context, &dataset),
         status, words);
     assert_null(dataset);
 }
@@ -149,15 +149,15 @@ static void a_program_s_output_is_read(void **state)
     (void)state;
     uint8_t *data = NULL;
     size_t nbytes = 0;
-    CHECK_OK(run_shell("printf abc; printf no >&2; printf de", 100, 60000,
-        &data, &nbytes));
+    CHECK_OK(run_shell(
+        "printf abc; printf no >&2; printf de", 100, 60000, &data, &nbytes));
     assert_int_equal(nbytes, 5);
     assert_memory_equal(data, "abcde", 5);
     cadre_free(data);
 
     // More than a pipe holds, and more than the first room for it.
-    CHECK_OK(run_shell("head -c 300000 /dev/zero", 300001, 60000, &data,
-        &nbytes));
+    CHECK_OK(
+        run_shell("head -c 300000 /dev/zero", 300001, 60000, &data, &nbytes));
     assert_int_equal(nbytes, 300000);
     cadre_free(data);
 }
@@ -171,8 +171,7 @@ static void a_program_that_fails_is_named(void **state)
         CADRE_ERR_CORRUPT, "'/bin/sh' failed");
     CHECK_FAILS(run_shell("kill -9 $$", 100, 60000, &data, &nbytes),
         CADRE_ERR_CORRUPT, "'/bin/sh' failed");
-    CHECK_FAILS(
-        run_shell("head -c 101 /dev/zero", 100, 60000, &data, &nbytes),
+    CHECK_FAILS(run_shell("head -c 101 /dev/zero", 100, 60000, &data, &nbytes),
         CADRE_ERR_CORRUPT, "more than 100 bytes");
     CHECK_FAILS(run_shell("exec sleep 600", 100, 20, &data, &nbytes),
         CADRE_ERR_TIMEOUT, "not ended in time");

@@ -328,7 +328,8 @@ static void a_prediction_drops_nothing(void **state)
     const cadre_layer dropout = {.kind = "dropout", .rate = 0.5f};
     cadre_net *net = NULL;
     cadre_net_worker *worker = NULL;
-    CHECK_OK(cadre_net_create(&dropout, 1, (cadre_shape){3, 1, 1, 1, 0}, 3, &net));
+    CHECK_OK(
+        cadre_net_create(&dropout, 1, (cadre_shape){3, 1, 1, 1, 0}, 3, &net));
     CHECK_OK(cadre_net_worker_create(net, (int64_t[]){1}, 1, &worker));
     const float x[] = {1.0f, 2.0f, 3.0f};
     float loss;

@@ -169,10 +169,8 @@ static void refuses_pairs_that_do_not_fit(void **state)
         {.kind = "linear", .name = "a", .width = 4}, {.kind = "add"}};
     const cadre_layer nested[] = {
         {.kind = "residual"}, {.kind = "residual"}, {.kind = "add"}};
-    const cadre_layer ties[] = {{.kind = "embedding",
-                                    .name = "tok",
-                                    .width = 6,
-                                    .vocabulary = 64},
+    const cadre_layer ties[] = {
+        {.kind = "embedding", .name = "tok", .width = 6, .vocabulary = 64},
         {.kind = "linear", .name = "a", .width = 5},
         {.kind = "unembedding", .tied = "tok"}};
     cadre_net *net = NULL;

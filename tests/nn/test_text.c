@@ -86,8 +86,8 @@ static void begin(const reference *r, trial *t)
     for (int p = 0; p < t->plan.ops->n_params; p++) {
         size_t count = param_count(t, p);
         t->params[p] = floats(count);
-        formula_fill(p == 0 ? FORMULA_WEIGHT : FORMULA_BIAS, count, 1.0f,
-            t->params[p]);
+        formula_fill(
+            p == 0 ? FORMULA_WEIGHT : FORMULA_BIAS, count, 1.0f, t->params[p]);
     }
     if (t->plan.ops->prepare != NULL) {
         CHECK_OK(t->plan.ops->prepare(&t->plan, r->n, &t->state));
@@ -100,8 +100,8 @@ static void end(trial *t)
     if (t->plan.ops->release != NULL) {
         t->plan.ops->release(t->state);
     }
-    float *all[] = {t->params[0], t->params[1], t->x, t->y, t->dy, t->dx,
-        t->scratch};
+    float *all[] = {
+        t->params[0], t->params[1], t->x, t->y, t->dy, t->dx, t->scratch};
     for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++) {
         cadre_free(all[k]);
     }
@@ -127,8 +127,8 @@ static void compute(trial *t, float *grads[2])
 {
     const cadre_layer_ops *ops = t->plan.ops;
     cadre_layer_call call = call_of(t);
-    CHECK_OK(ops->forward(
-        &call, matrix(t->y, t->n_rows, t->plan.out.channels)));
+    CHECK_OK(
+        ops->forward(&call, matrix(t->y, t->n_rows, t->plan.out.channels)));
     for (int p = 0; p < ops->n_params; p++) {
         grads[p] = floats(param_count(t, p));
         CHECK_OK(ops->param_gradient(&call, p, grads[p]));
@@ -453,11 +453,10 @@ static double loss_of(training *t)
     const int32_t labels[ODD_TEXTS * ODD_TOKENS] = {
         2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
     cadre_grad_listener listener = {t, grad_of, ready};
-    const cadre_pass pass = {
-        x, labels, ODD_TEXTS, .first = true, .last = true};
+    const cadre_pass pass = {x, labels, ODD_TEXTS, .first = true, .last = true};
     double loss;
-    CHECK_OK(cadre_net_pass(t->worker, (const float *const *)t->params, &pass,
-        &listener, &loss));
+    CHECK_OK(cadre_net_pass(
+        t->worker, (const float *const *)t->params, &pass, &listener, &loss));
     return loss;
 }
 

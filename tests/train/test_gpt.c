@@ -203,8 +203,8 @@ static void writes_what_it_has_learned(void **state)
     assert_memory_equal(p.text, again.text, 40);
     assert_memory_not_equal(p.text, other.text, 40);
 
-    CHECK_FAILS(generate("", 1, 1, &p), CADRE_ERR_INVALID_ARG,
-        "the prompt is empty");
+    CHECK_FAILS(
+        generate("", 1, 1, &p), CADRE_ERR_INVALID_ARG, "the prompt is empty");
     CHECK_FAILS(generate("a", -1, 1, &p), CADRE_ERR_INVALID_ARG,
         "neither may be below 0");
     assert_int_equal(p.n, 0);
