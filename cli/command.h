@@ -27,6 +27,7 @@ typedef struct command {
 int command_run(int argc, char **argv);
 int command_train(int argc, char **argv);
 int command_eval(int argc, char **argv);
+int command_generate(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_report(int argc, char **argv);

@@ -309,9 +309,11 @@ static void print_step(const display *d, const cadre_train_progress *p)
 static void print_evaluation(const cadre_train_progress *p)
 {
     char line[2 * FIELD_BYTES];
+    bool is_text = isnan(p->eval_accuracy);
     snprintf(line, sizeof(line),
-        "step %" PRId64 "/%" PRId64 " | test loss %.6f | accuracy %.4f",
-        p->step, p->n_steps, p->eval_loss, p->eval_accuracy);
+        "step %" PRId64 "/%" PRId64 " | test loss %.6f | %s %.4f", p->step,
+        p->n_steps, p->eval_loss, is_text ? "bits per byte" : "accuracy",
+        is_text ? p->eval_bits_per_byte : p->eval_accuracy);
     screen_print(line);
 }
 

@@ -41,8 +41,10 @@ static bool print_json(const cadre_eval_result *result)
 {
     char hash[HASH_BYTES];
     write_hash(result->params_hash, hash);
+    bool is_text = isnan(result->accuracy);
     json_t *object = json_pack("{s:o, s:o, s:I, s:s}", "loss",
-        real(result->loss), "accuracy", real(result->accuracy), "samples",
+        real(result->loss), is_text ? "bits_per_byte" : "accuracy",
+        real(is_text ? result->bits_per_byte : result->accuracy), "samples",
         (json_int_t)result->n_samples, "params_hash", hash);
     bool made = object != NULL;
     if (made) {
@@ -57,10 +59,12 @@ static bool print_json(const cadre_eval_result *result)
 static int show(const wishes *w, const cadre_eval_result *result)
 {
     if (!w->json) {
-        printf("test accuracy %.4f, loss %.6f, %" PRId64 " samples\n"
+        bool is_text = isnan(result->accuracy);
+        printf("test %s %.4f, loss %.6f, %" PRId64 " samples\n"
                "params_hash %016" PRIx64 "\n",
-            result->accuracy, result->loss, result->n_samples,
-            result->params_hash);
+            is_text ? "bits per byte" : "accuracy",
+            is_text ? result->bits_per_byte : result->accuracy, result->loss,
+            result->n_samples, result->params_hash);
         return EXIT_DONE;
     }
     if (!print_json(result)) {

@@ -12,17 +12,16 @@
 #include <string.h>
 
 typedef enum key_kind {
-    KEY_INT,     // int
-    KEY_COUNT,   // int64_t
-    KEY_SEED,    // uint64_t
-    KEY_REAL,    // double
-    KEY_FLAG,    // bool
-    KEY_PATH,    // char[CADRE_PATH_BYTES]
-    KEY_CHOICE,  // an enum, by name
-    KEY_WORD,    // char[], one of some names
-    KEY_FOLD,    // int: a name or a power of two
-    KEY_FIXED,   // nothing: only the first of its names is built
-    KEY_UNBUILT, // nothing: no value is built
+    KEY_INT,    // int
+    KEY_COUNT,  // int64_t
+    KEY_SEED,   // uint64_t
+    KEY_REAL,   // double
+    KEY_FLAG,   // bool
+    KEY_PATH,   // char[CADRE_PATH_BYTES]
+    KEY_CHOICE, // an enum, by name
+    KEY_WORD,   // char[], one of some names
+    KEY_FOLD,   // int: a name or a power of two
+    KEY_FIXED,  // nothing: only the first of its names is built
 } key_kind;
 
 typedef struct choice {
@@ -87,10 +86,10 @@ static const key keys[] = {
     [STEPS] = {"steps", KEY_COUNT, AT(steps), 1, 1e15, .help = "how long; instead of epochs"},
     [EPOCHS] = {"epochs", KEY_COUNT, AT(epochs), 1, 1e9, .help = "how long; instead of steps"},
 
-    {"model.layers", KEY_INT, AT(model_layers), 0, 1000, .help = "hidden layers; 0: the recipe's"},
+    {"model.layers", KEY_INT, AT(model_layers), 0, 1000, .help = "layers, hidden ones; 0: the recipe's"},
     {"model.width", KEY_INT, AT(model_width), 0, 65536, .help = "width of each; 0: the recipe's"},
-    {"model.heads", KEY_UNBUILT, .help = "attention heads"},
-    {"model.context", KEY_UNBUILT, .help = "tokens that are looked back at"},
+    {"model.heads", KEY_INT, AT(model_heads), 0, 1024, .help = "attention heads of a GPT"},
+    {"model.context", KEY_INT, AT(model_context), 0, 1048576, .help = "bytes of a sample of text"},
 
     {"data.path", KEY_PATH, AT(data_path), .help = "folder with the data; '': its package's"},
     {"data.drop_last", KEY_FLAG, AT(data_drop_last), .help = "drop an epoch's short last batch"},
@@ -194,9 +193,6 @@ static void describe(const key *k, char *text, size_t nbytes)
                     used == 0 ? "" : ", ", c->word);
             }
         }
-        break;
-    case KEY_UNBUILT:
-        snprintf(text, nbytes, "not built yet");
         break;
     }
 }
@@ -388,11 +384,9 @@ bool key_set(cadre_train_config *config, const char *name, const char *value,
     case KEY_FOLD:
         return set_fold(k, at, value, problem);
     case KEY_FIXED:
-        return choose(k, value, problem) != NULL;
-    case KEY_UNBUILT:
         break;
     }
-    return refuse(problem, "%s is not built yet", name);
+    return choose(k, value, problem) != NULL;
 }
 
 static const char *word_of(const key *k, int value)
@@ -447,12 +441,10 @@ bool key_get(
         get_choice(k, *(const int *)at, value);
         return true;
     case KEY_FIXED:
-        snprintf(value, CADRE_PATH_BYTES, "%s", k->choices[0].word);
-        return true;
-    case KEY_UNBUILT:
         break;
     }
-    return false;
+    snprintf(value, CADRE_PATH_BYTES, "%s", k->choices[0].word);
+    return true;
 }
 
 void key_help(const cadre_train_config *defaults)

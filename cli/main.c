@@ -17,7 +17,7 @@ static const command commands[] = {
     {"run", "start a program as N ranks and watch over them", command_run},
     {"train", "train a built-in recipe or a YAML file", command_train},
     {"eval", "evaluate a finished run's model on the test split", command_eval},
-    {"generate", "write text from a trained model", NULL},
+    {"generate", "write text from a trained model", command_generate},
     {"bench", "measure collectives", command_bench},
     {"plan", "predict memory and time before a run", NULL},
     {"doctor", "say what was found on this host and what is missing",

@@ -22,6 +22,7 @@
 #include <cadre/launch.h>
 #include <cadre/train.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -76,7 +77,9 @@ static void show_summary(
     printf("%s: %" PRId64 " steps%s, loss %.4f", out, summary->steps,
         summary->stopped_by != 0 ? " until stopped" : "", summary->loss);
     if (summary->stopped_by == 0) {
-        printf(", test accuracy %.4f", summary->eval_accuracy);
+        bool is_text = isnan(summary->eval_accuracy);
+        printf(is_text ? ", test %.4f bits per byte" : ", test accuracy %.4f",
+            is_text ? summary->eval_bits_per_byte : summary->eval_accuracy);
     }
     printf("\nparams_hash %016" PRIx64 "\n", summary->params_hash);
     printf("see %s/report.html, summary.json, metrics.jsonl, "

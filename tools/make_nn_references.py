@@ -3,18 +3,22 @@
 """Makes tests/nn/references.txt with PyTorch (Debian's python3-torch).
 
   tools/make_nn_references.py > tests/nn/references.txt
+  tools/make_nn_references.py text > tests/nn/text_references.txt
 
 Inputs come from a formula that the test computes as well, so only results are
-stored. Layers are computed in f64 and rounded once; the five losses of the MLP
-and of the convolutional nets are those of an ordinary f32 training with AdamW.
+stored. Layers are computed in f64 and rounded once; the five losses of a net
+are those of an ordinary f32 training with AdamW.
 
 An entry:  kind N I O tensor step count norm  and then count f32 bit patterns:
 elements 0, step, 2 step ... of the tensor; norm is that of all its elements.
 For images I and O are channels, and height, width, kernel, stride and padding
-follow them. Of a net's entries I is the step, or the parameter.
+follow them; for texts I and O are channels, and tokens and heads follow. Of a
+net's entries I is the step, or the parameter.
 """
 import gzip
+import math
 import struct
+import sys
 
 import numpy as np
 import torch
@@ -188,6 +192,139 @@ def first_losses(kind, net, batch, steps):
         print(f"{kind} {batch} {s} 0 loss 1 1 {loss.item():.9g}\n{value:08x}")
 
 
+def gelu(n, i):
+    x = values(X, (n, i), 4.0).double().requires_grad_()
+    y = F.gelu(x)
+    y.backward(values(DY, (n, i)).double())
+    show("gelu", n, i, i, "y", y, most=2000)
+    show("gelu", n, i, i, "dx", x.grad, most=2000)
+
+
+def layer_norm(n, i):
+    x = values(X, (n, i)).double().requires_grad_()
+    w = values(WEIGHT, (i,)).double().requires_grad_()
+    b = values(BIAS, (i,)).double().requires_grad_()
+    y = F.layer_norm(x, (i,), w, b)
+    y.backward(values(DY, (n, i)).double())
+    for tensor, result in (("y", y), ("dx", x.grad), ("dw", w.grad), ("db", b.grad)):
+        show("layer_norm", n, i, i, tensor, result, most=2000)
+
+
+def tokens_of(tag, shape, vocabulary):
+    count = int(np.prod(shape))
+    return torch.from_numpy((words(tag, count) % np.uint32(vocabulary)).astype(np.int64)).reshape(shape)
+
+
+def embedding(n, tokens, vocabulary, c):
+    x = tokens_of(LABEL, (n, tokens), vocabulary)
+    w = values(WEIGHT, (vocabulary, c)).double().requires_grad_()
+    y = F.embedding(x, w)
+    y.backward(values(DY, tuple(y.shape)).double())
+    show("embedding", n, vocabulary, f"{c} {tokens} 0", "y", y, most=2000)
+    show("embedding", n, vocabulary, f"{c} {tokens} 0", "dw", w.grad, most=2000)
+
+
+def positions(n, tokens, c):
+    x = values(X, (n, tokens, c)).double().requires_grad_()
+    w = values(WEIGHT, (tokens, c)).double().requires_grad_()
+    y = x + w
+    y.backward(values(DY, tuple(y.shape)).double())
+    for tensor, result in (("y", y), ("dx", x.grad), ("dw", w.grad)):
+        show("positions", n, c, f"{c} {tokens} 0", tensor, result, most=2000)
+
+
+def attend(x, heads):
+    """As a plain program would: all scores, half of them masked away."""
+    b, t, c3 = x.shape
+    c = c3 // 3
+    q, k, v = (z.view(b, t, heads, -1).transpose(1, 2) for z in x.split(c, 2))
+    s = (q @ k.transpose(-2, -1)) / math.sqrt(c // heads)
+    s = s.masked_fill(torch.ones(t, t).tril().logical_not(), float("-inf"))
+    return (s.softmax(-1) @ v).transpose(1, 2).reshape(b, t, c)
+
+
+def causal_attention(n, tokens, c, heads):
+    x = values(X, (n, tokens, 3 * c), 2.0).double().requires_grad_()
+    y = attend(x, heads)
+    y.backward(values(DY, tuple(y.shape)).double())
+    for tensor, result in (("y", y), ("dx", x.grad)):
+        show("causal_attention", n, 3 * c, f"{c} {tokens} {heads}", tensor, result, most=2000)
+
+
+class Block(torch.nn.Module):
+    """Parameters in the order in which they are used, as cadre lists them."""
+
+    def __init__(self, c, heads):
+        super().__init__()
+        nn = torch.nn
+        self.heads = heads
+        self.ln1, self.qkv, self.proj = nn.LayerNorm(c), nn.Linear(c, 3 * c), nn.Linear(c, c)
+        self.ln2, self.up, self.down = nn.LayerNorm(c), nn.Linear(c, 4 * c), nn.Linear(4 * c, c)
+
+    def forward(self, x):
+        x = x + self.proj(attend(self.qkv(self.ln1(x)), self.heads))
+        return x + self.down(F.gelu(self.up(self.ln2(x))))
+
+
+class Gpt(torch.nn.Module):
+    def __init__(self, layers, c, heads, tokens):
+        super().__init__()
+        nn = torch.nn
+        self.tok, self.pos = nn.Embedding(256, c), nn.Embedding(tokens, c)
+        self.blocks = nn.Sequential(*(Block(c, heads) for _ in range(layers)))
+        self.ln = nn.LayerNorm(c)
+
+    def forward(self, x):
+        h = self.ln(self.blocks(self.tok(x) + self.pos.weight))
+        return F.linear(h, self.tok.weight)
+
+
+def fill_gpt(net):
+    for index, (name, p) in enumerate(net.named_parameters()):
+        p.data = values(16 + index, tuple(p.shape), 0.1)
+        if "ln" in name and "weight" in name:
+            p.data += 1
+
+
+def text_batch(tokens, batch, step):
+    """Bytes below 64, and after each the one that follows it in its text."""
+    text = tokens_of(X + 256 * step, (batch, tokens + 1), 64)
+    return text[:, :-1], text[:, 1:]
+
+
+def gpt(kind, layers, c, heads, tokens, batch, steps):
+    net = Gpt(layers, c, heads, tokens)
+    fill_gpt(net)
+    if kind == "tiny-gpt":
+        net.double()
+        x, y = text_batch(tokens, batch, 0)
+        F.cross_entropy(net(x).flatten(0, 1), y.flatten(), reduction="sum").backward()
+        for index, p in enumerate(net.parameters()):
+            show(kind, batch, index, 0, "grad", p.grad, most=100, stride=7)
+        net.float()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=0.01)
+    for s in range(steps):
+        x, y = text_batch(tokens, batch, s)
+        loss = F.cross_entropy(net(x).flatten(0, 1), y.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        value = struct.unpack("<I", struct.pack("<f", loss.item()))[0]
+        print(f"{kind} {batch} {s} 0 loss 1 1 {loss.item():.9g}\n{value:08x}")
+
+
+def text():
+    for shape in ((1, 5), (7, 13), (33, 129)):
+        gelu(*shape)
+        layer_norm(*shape)
+    embedding(3, 11, 256, 20)
+    positions(3, 11, 20)
+    for shape in ((1, 1, 4, 1), (2, 7, 12, 3), (2, 64, 32, 2), (1, 130, 40, 5)):
+        causal_attention(*shape)
+    gpt("tiny-gpt", 2, 24, 3, 70, batch=3, steps=5)
+    gpt("gpt-kjv-small", 4, 128, 4, 128, batch=4, steps=5)
+
+
 def main():
     for shape in ((1, 1, 1), (7, 13, 11), (33, 17, 129), (64, 784, 512)):
         linear(*shape)
@@ -211,4 +348,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    text() if sys.argv[1:] == ["text"] else main()

@@ -37,8 +37,10 @@ typedef struct cadre_train_config {
     char data_path[CADRE_PATH_BYTES]; // data.path; "": the package's place
     bool data_drop_last;              // data.drop_last
 
-    int model_layers; // model.layers; 0: the recipe's
-    int model_width;  // model.width; 0: the recipe's
+    int model_layers;  // model.layers; 0: the recipe's
+    int model_width;   // model.width; 0: the recipe's
+    int model_heads;   // model.heads; 0 where there is no attention
+    int model_context; // model.context: tokens of a sample; 0: no text
 
     int64_t global_batch; // train.global_batch
     int64_t micro_batch;  // train.micro_batch; 0: the whole leaf
@@ -140,9 +142,10 @@ typedef struct cadre_train_progress {
     double slowest_excess; // over the median, as a fraction of it
     int64_t rss_bytes;     // the largest peak
     int rss_rank;          // whose it is
-    bool evaluated;        // then the next two are fresh
+    bool evaluated;        // then the next three are fresh
     double eval_loss;
-    double eval_accuracy;
+    double eval_accuracy;      // NaN of text
+    double eval_bits_per_byte; // NaN of all else
 } cadre_train_progress;
 
 typedef struct cadre_train_hooks {
@@ -158,7 +161,8 @@ typedef struct cadre_train_summary {
     int stopped_by; // the signal all ranks stopped for, or 0
     double loss;    // mean over the last 10 steps
     double eval_loss;
-    double eval_accuracy;
+    double eval_accuracy;      // NaN of text
+    double eval_bits_per_byte; // NaN of all else
     double samples_per_second;
     double step_ms_median;
     uint64_t params_hash;
@@ -201,8 +205,9 @@ CADRE_API CADRE_MUST_CHECK cadre_status cadre_report(
 
 typedef struct cadre_eval_result {
     int64_t n_samples;
-    double loss;
-    double accuracy;
+    double loss;          // mean over samples, of text over bytes
+    double accuracy;      // of classes; NaN of text
+    double bits_per_byte; // of text; NaN of all else
     uint64_t params_hash;
 } cadre_eval_result;
 
@@ -216,6 +221,27 @@ typedef struct cadre_eval_result {
 CADRE_API CADRE_MUST_CHECK cadre_status cadre_evaluate(cadre_group *world,
     const cadre_train_config *config, const char *model_path,
     cadre_eval_result *out);
+
+typedef struct cadre_generate_options {
+    const char *prompt; // at least one byte, which are not written again
+    int64_t length;     // bytes to write
+    double temperature; // 0: always the likeliest byte; 1: as it learned
+    uint64_t seed;      // of what is drawn
+    void (*write)(uint8_t byte, void *ctx);
+    void *ctx;
+} cadre_generate_options;
+
+/**
+ * Writes text from a model file of a GPT: the same bytes for the same model,
+ * options and instruction set.  Collective, though one rank is enough.
+ *
+ * Errors: CADRE_ERR_INVALID_ARG  an option, or a recipe that learns no text
+ *         CADRE_ERR_NOT_FINITE   the model makes no numbers
+ *         CADRE_ERR_NOT_FOUND, CADRE_ERR_CORRUPT, those of the group
+ */
+CADRE_API CADRE_MUST_CHECK cadre_status cadre_generate(cadre_group *world,
+    const cadre_train_config *config, const char *model_path,
+    const cadre_generate_options *options);
 
 #ifdef __cplusplus
 }

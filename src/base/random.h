@@ -20,7 +20,8 @@ typedef enum cadre_stream {
     CADRE_STREAM_INITIAL = 1, // initial parameters: (seed, parameter, element)
     CADRE_STREAM_ORDER = 2,   // order of samples: (seed, epoch, position)
     CADRE_STREAM_DROPOUT = 3, // a key: (seed, layer, step); with that for seed,
-                              // dropped elements: (key, sample, element)
+                              // dropped elements: (key, row, element)
+    CADRE_STREAM_GENERATE = 4, // text that is written: (seed, 0, place)
 } cadre_stream;
 
 /** Four words for (seed, stream, a, b): a and b are what the stream says. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A dataset: labelled samples that can be had by number.  New kinds plug into
-// the table of cadre_dataset_open().
+// A dataset: labelled samples that can be had by number: images of a class each,
+// or texts whose every token has a label, the token that follows it.  New kinds
+// plug into the table of cadre_dataset_open().
 //
 // Threads: an open dataset is immutable; any.
 
@@ -20,13 +21,13 @@ typedef enum cadre_split {
 typedef struct cadre_dataset cadre_dataset;
 
 typedef struct cadre_dataset_ops {
-    const char *kind; // "fashion"
-    const char *default_path;
-    cadre_status (*open)(
-        const char *path, cadre_split split, cadre_dataset **out);
-    /** Writes sample index, sample_elements floats, and its class. */
+    const char *kind;         // "fashion"
+    const char *default_path; // NULL: open knows what to do without
+    cadre_status (*open)(const char *path, cadre_split split, int64_t context,
+        cadre_dataset **out);
+    /** Writes sample index, sample_elements floats, and its labels. */
     void (*read)(
-        const cadre_dataset *dataset, int64_t index, float *x, int32_t *label);
+        const cadre_dataset *dataset, int64_t index, float *x, int32_t *labels);
     void (*close)(cadre_dataset *dataset);
 } cadre_dataset_ops;
 
@@ -38,21 +39,29 @@ struct cadre_dataset {
     int64_t channels;
     int64_t height;
     int64_t width;
+    int64_t tokens; // of a text: labels that a sample has; 0: one
     int64_t n_classes;
     uint64_t content_hash; // part of the identity of a run
 };
 
+/** Labels of a sample. */
+static inline int64_t cadre_dataset_labels(const cadre_dataset *dataset)
+{
+    return dataset->tokens > 0 ? dataset->tokens : 1;
+}
+
 /**
- * Opens one split.  path NULL: where the kind's Debian package puts it.
+ * Opens one split.  path NULL: where the kind's Debian package puts it, or what
+ * its program writes.  context: tokens of a sample, if it is text.
  *
  * Errors: CADRE_ERR_NOT_FOUND  no such kind, or a file is missing; names it
  *         CADRE_ERR_CORRUPT    a file is damaged; names it and says how
  *         CADRE_ERR_IO, CADRE_ERR_NO_MEMORY
  */
-cadre_status cadre_dataset_open(
-    const char *kind, const char *path, cadre_split split, cadre_dataset **out);
+cadre_status cadre_dataset_open(const char *kind, const char *path,
+    cadre_split split, int64_t context, cadre_dataset **out);
 void cadre_dataset_read(
-    const cadre_dataset *dataset, int64_t index, float *x, int32_t *label);
+    const cadre_dataset *dataset, int64_t index, float *x, int32_t *labels);
 void cadre_dataset_close(cadre_dataset *dataset); // NULL is allowed
 
 #endif // CADRE_DATA_DATASET_H

@@ -127,8 +127,9 @@ static void close_fashion(cadre_dataset *dataset)
 }
 
 static cadre_status open_fashion(
-    const char *path, cadre_split split, cadre_dataset **out)
+    const char *path, cadre_split split, int64_t context, cadre_dataset **out)
 {
+    (void)context; // images have none
     fashion *f = cadre_alloc(sizeof(*f));
     if (f == NULL) {
         return CADRE_ERR_NO_MEMORY;

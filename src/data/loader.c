@@ -16,7 +16,7 @@ enum { SLOTS = 2 };
 typedef struct slot {
     cadre_batch batch;
     float *x;        // (n_leaves, leaf_room, sample_elements)
-    int32_t *labels; // (n_leaves, leaf_room)
+    int32_t *labels; // (n_leaves, leaf_room, labels of a sample)
 } slot;
 
 struct cadre_loader {
@@ -58,7 +58,8 @@ static void fill_leaf(const cadre_loader *loader, slot *s, int leaf)
         int64_t sample = cadre_deal_sample(
             o->seed, s->batch.epoch, dataset->n_samples, s->batch.first + i);
         cadre_dataset_read(dataset, sample,
-            s->x + place * dataset->sample_elements, &s->labels[place]);
+            s->x + place * dataset->sample_elements,
+            s->labels + place * cadre_dataset_labels(dataset));
     }
 }
 
@@ -125,11 +126,13 @@ static cadre_status make_slots(cadre_loader *loader)
 {
     int64_t room = loader->n_leaves * loader->leaf_room;
     int64_t elements = loader->options.dataset->sample_elements;
+    int64_t labels = cadre_dataset_labels(loader->options.dataset);
     for (int i = 0; i < SLOTS; i++) {
         slot *s = &loader->slots[i];
         s->x =
             cadre_alloc_array((size_t)room, (size_t)elements * sizeof(*s->x));
-        s->labels = cadre_alloc_array((size_t)room, sizeof(*s->labels));
+        s->labels = cadre_alloc_array(
+            (size_t)room, (size_t)labels * sizeof(*s->labels));
         if (s->x == NULL || s->labels == NULL) {
             return CADRE_ERR_NO_MEMORY;
         }
@@ -217,7 +220,8 @@ cadre_leaf_data cadre_loader_leaf(const cadre_loader *loader, int leaf)
     int64_t place = leaf_place(loader, leaf);
     return (cadre_leaf_data){
         .x = s->x + place * loader->options.dataset->sample_elements,
-        .labels = s->labels + place,
+        .labels =
+            s->labels + place * cadre_dataset_labels(loader->options.dataset),
         .n_samples = hi - lo,
         .step = loader->options.first_step + loader->current,
         .first_sample = lo,

@@ -32,7 +32,7 @@ typedef struct cadre_loader_options {
 /** What one leaf of a step is computed from.  n_samples may be 0. */
 typedef struct cadre_leaf_data {
     const float *x;        // (n_samples, sample_elements)
-    const int32_t *labels; // (n_samples)
+    const int32_t *labels; // (n_samples, labels of one)
     int64_t n_samples;
     int64_t step;         // counted from 0
     int64_t first_sample; // the first one's place in the step's batch

@@ -31,4 +31,8 @@ typedef struct cadre_factor {
 cadre_status cadre_compute_product(
     cadre_factor a, cadre_factor b, cadre_matrix c);
 
+/** c = c + a b, otherwise as above. */
+cadre_status cadre_compute_add_product(
+    cadre_factor a, cadre_factor b, cadre_matrix c);
+
 #endif // CADRE_NN_COMPUTE_H

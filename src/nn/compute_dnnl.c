@@ -95,8 +95,8 @@ dnnl_engine_t cadre_dnnl_engine(void)
     return engine;
 }
 
-cadre_status cadre_compute_product(
-    cadre_factor a, cadre_factor b, cadre_matrix c)
+static cadre_status multiply(
+    cadre_factor a, cadre_factor b, float kept, cadre_matrix c)
 {
     CADRE_ASSERT(rows_of(a) == c.rows && columns_of(b) == c.columns);
     CADRE_ASSERT(columns_of(a) == rows_of(b));
@@ -104,9 +104,21 @@ cadre_status cadre_compute_product(
     cadre_dnnl_guard guard = cadre_dnnl_enter();
     dnnl_status_t result = dnnl_sgemm(letter(a), letter(b), c.rows, c.columns,
         columns_of(a), 1.0f, a.matrix.data, a.matrix.stride, b.matrix.data,
-        b.matrix.stride, 0.0f, c.data, c.stride);
+        b.matrix.stride, kept, c.data, c.stride);
     cadre_dnnl_leave(&guard);
     return cadre_dnnl_check(result, "multiply two matrices");
+}
+
+cadre_status cadre_compute_product(
+    cadre_factor a, cadre_factor b, cadre_matrix c)
+{
+    return multiply(a, b, 0.0f, c);
+}
+
+cadre_status cadre_compute_add_product(
+    cadre_factor a, cadre_factor b, cadre_matrix c)
+{
+    return multiply(a, b, 1.0f, c);
 }
 
 static char version_text[32];

@@ -3,8 +3,8 @@
 // y = x / (1 - rate) for the elements that stay, 0 for those that are dropped,
 // each with probability rate.  A prediction drops nothing.
 //
-// Which ones is a function of (seed, step, layer, the sample's place in the
-// global batch, the element's place in the sample): of nothing that knows which
+// Which ones is a function of (seed, step, layer, the row's place in the global
+// batch, the element's place in the row): of nothing that knows which
 // rank, thread or pass computes it, nor how images lie in memory.  So backward
 // draws the same numbers again instead of keeping them.
 
@@ -62,8 +62,9 @@ static void drop_all(
     const cadre_layer_call *call, cadre_matrix_view x, cadre_matrix y)
 {
     uint64_t key = key_of(call);
+    int64_t first = call->pass->first_sample * cadre_shape_rows(call->plan->in);
     for (int64_t n = 0; n < y.rows; n++) {
-        drop(call->plan, key, (uint32_t)(call->pass->first_sample + n),
+        drop(call->plan, key, (uint32_t)(first + n),
             cadre_matrix_view_row(x, n), cadre_matrix_row(y, n));
     }
 }

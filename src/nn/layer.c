@@ -7,19 +7,27 @@
 #include <string.h>
 
 static const cadre_layer_ops *const kinds[] = {
+    &cadre_add,
     &cadre_avgpool2d,
+    &cadre_causal_attention,
     &cadre_conv2d,
     &cadre_dropout,
+    &cadre_embedding,
+    &cadre_gelu,
+    &cadre_layer_norm,
     &cadre_linear,
     &cadre_maxpool2d,
+    &cadre_positions,
     &cadre_relu,
+    &cadre_residual,
+    &cadre_unembedding,
 };
 
 enum { N_KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 static cadre_status unknown(const char *kind)
 {
-    char names[128] = "";
+    char names[256] = "";
     for (int i = 0; i < N_KINDS; i++) {
         size_t used = strlen(names);
         snprintf(names + used, sizeof(names) - used, "%s%s", i == 0 ? "" : ", ",
@@ -42,12 +50,22 @@ static cadre_status check_fields(
         {"stride", CADRE_TAKES_WINDOW, layer->stride != 0},
         {"padding", CADRE_TAKES_WINDOW, layer->padding != 0},
         {"rate", CADRE_TAKES_RATE, layer->rate < 0 || layer->rate > 0},
+        {"heads", CADRE_TAKES_HEADS, layer->heads != 0},
+        {"vocabulary", CADRE_TAKES_VOCABULARY, layer->vocabulary != 0},
+        {"tied", CADRE_TAKES_TIED, layer->tied != NULL},
+        {"deviation", CADRE_TAKES_DEVIATION,
+            layer->deviation < 0 || layer->deviation > 0},
     };
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         if (fields[i].given && (ops->takes & fields[i].bit) == 0) {
             return cadre_fail(CADRE_ERR_INVALID_ARG, "%s has no %s; leave it 0",
                 ops->kind, fields[i].name);
         }
+    }
+    if (!(layer->deviation >= 0)) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "initial weights of deviation %g: at least 0 is needed",
+            (double)layer->deviation);
     }
     return CADRE_OK;
 }

@@ -2,12 +2,12 @@
 //
 // A kind of layer: the table that a new one fills in.
 //
-// A layer sees samples as rows of a matrix, a sample per row, as its shape says
-// that they lie (nn/shape.h).  It computes in three calls: forward, then in
+// A layer sees samples as rows of a matrix, a row per sample or per token of
+// one, as its shape says that they lie (nn/shape.h).  It computes in three calls: forward, then in
 // backward the gradient of each parameter and the gradient of its input.
 //
-// Letters: N samples of a pass, I floats of a sample before the layer, O floats
-// after it.
+// Letters: N rows of a pass, I floats of a row before the layer, O floats after
+// it.
 //
 // Threads: any; the functions keep nothing but in a state, which belongs to one
 // thread.
@@ -21,9 +21,10 @@
 enum { CADRE_LAYER_NAME_BYTES = 48 };
 
 typedef struct cadre_layer_ops cadre_layer_ops;
+typedef struct cadre_layer_plan cadre_layer_plan;
 
 /** A layer in its place in a net. */
-typedef struct cadre_layer_plan {
+struct cadre_layer_plan {
     const cadre_layer_ops *ops;
     char name[CADRE_LAYER_NAME_BYTES]; // empty if it has none
     int number;                        // in the user's list, from 0
@@ -32,13 +33,19 @@ typedef struct cadre_layer_plan {
     int64_t kernel;
     int64_t stride;
     int64_t padding;
+    int64_t heads;
+    int64_t vocabulary;
     float rate;
-    bool then_relu;   // its forward does the ReLU that follows
-    bool done;        // a ReLU that its predecessor's forward does
-    int first_param;  // its first parameter in the net
-    bool passes_down; // its input's gradient is wanted
-    size_t scratch;   // floats that a call wants; set by plan()
-} cadre_layer_plan;
+    float deviation;
+    int partner;                  // of an "add": its "residual", in the net
+    const cadre_layer_plan *tied; // the layer whose parameter it uses, or NULL
+    bool lends;                   // its parameter is used by a later layer too
+    bool then_relu;               // its forward does the ReLU that follows
+    bool done;                    // a ReLU that its predecessor's forward does
+    int first_param;              // its first parameter in the net
+    bool passes_down;             // its input's gradient is wanted
+    size_t scratch;               // floats that a call wants; set by plan()
+};
 
 /**
  * What a layer keeps for passes of one number of samples.  A kind's own struct
@@ -56,7 +63,9 @@ typedef struct cadre_layer_call {
     cadre_matrix_view x;        // (N, I); written over if it is in place
     cadre_matrix_view y;        // (N, O), backward only
     cadre_matrix_view dy;       // (N, O), backward only
-    const cadre_pass *pass;     // NULL if nothing is trained
+    cadre_matrix past; // of "residual" and "add": what goes past the layers
+                       // between them, forward x, backward its gradient
+    const cadre_pass *pass; // NULL if nothing is trained
     float *scratch;
 } cadre_layer_call;
 
@@ -65,6 +74,10 @@ enum {
     CADRE_TAKES_WIDTH = 1,
     CADRE_TAKES_WINDOW = 2, // kernel, stride and padding
     CADRE_TAKES_RATE = 4,
+    CADRE_TAKES_HEADS = 8,
+    CADRE_TAKES_VOCABULARY = 16,
+    CADRE_TAKES_TIED = 32,
+    CADRE_TAKES_DEVIATION = 64,
 };
 
 struct cadre_layer_ops {
@@ -120,13 +133,21 @@ struct cadre_layer_ops {
         const cadre_layer_call *call, cadre_matrix dx);
 };
 
+extern const cadre_layer_ops cadre_add;
 extern const cadre_layer_ops cadre_avgpool2d;
+extern const cadre_layer_ops cadre_causal_attention;
 extern const cadre_layer_ops cadre_conv2d;
 extern const cadre_layer_ops cadre_dropout;
+extern const cadre_layer_ops cadre_embedding;
+extern const cadre_layer_ops cadre_gelu;
+extern const cadre_layer_ops cadre_layer_norm;
 extern const cadre_layer_ops cadre_linear;
 extern const cadre_layer_ops cadre_maxpool2d;
+extern const cadre_layer_ops cadre_positions;
 extern const cadre_layer_ops cadre_relayout; // no kind for users
 extern const cadre_layer_ops cadre_relu;
+extern const cadre_layer_ops cadre_residual;
+extern const cadre_layer_ops cadre_unembedding;
 
 /**
  * The table of a layer's kind, if the layer has no field that its kind does not

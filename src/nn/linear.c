@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// y = x W^T + b, with W (O, I) and b (O).  An image is taken as a row of its
-// elements.
+// "linear": y = x W^T + b, with W (O, I) and b (O).  An image is taken as a row
+// of its elements.
+//
+// "unembedding": y = x W^T, with the weight W (O, I) of an embedding.
 
 #include "base/fail.h"
 #include "nn/compute.h"
@@ -23,6 +25,15 @@ static int64_t plain_block(cadre_shape in)
     return 1;
 }
 
+static void set_output(cadre_layer_plan *plan, int64_t width)
+{
+    int64_t in = inputs(plan);
+    plan->out = (cadre_shape){width, 1, 1, 1, .tokens = plan->in.tokens};
+    if (cadre_matrix_stride(in) != in) {
+        plan->scratch = (size_t)(width * cadre_matrix_stride(in));
+    }
+}
+
 static cadre_status plan_linear(
     const cadre_layer *layer, cadre_layer_plan *plan)
 {
@@ -37,10 +48,23 @@ static cadre_status plan_linear(
             "linear from %lld to %lld: 1 to %d elements are possible",
             (long long)in, (long long)layer->width, (int)WIDEST);
     }
-    plan->out = (cadre_shape){layer->width, 1, 1, 1};
-    if (cadre_matrix_stride(in) != in) {
-        plan->scratch = (size_t)(layer->width * cadre_matrix_stride(in));
+    plan->deviation = layer->deviation;
+    set_output(plan, layer->width);
+    return CADRE_OK;
+}
+
+static cadre_status plan_unembedding(
+    const cadre_layer *layer, cadre_layer_plan *plan)
+{
+    (void)layer;
+    cadre_shape embedded = plan->tied->out;
+    if (inputs(plan) != embedded.channels) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "unembedding of %lld channels, but '%s' makes %lld",
+            (long long)inputs(plan), plan->tied->name,
+            (long long)embedded.channels);
     }
+    set_output(plan, plan->tied->vocabulary);
     return CADRE_OK;
 }
 
@@ -50,7 +74,11 @@ static void describe(
     param->shape[0] = plan->out.channels;
     param->shape[1] = inputs(plan);
     param->n_dims = i == WEIGHT ? 2 : 1;
-    param->init_bound = (float)(1.0 / sqrt((double)inputs(plan)));
+    if (plan->deviation > 0) {
+        param->init_deviation = i == WEIGHT ? plan->deviation : 0.0f;
+    } else {
+        param->init_bound = (float)(1.0 / sqrt((double)inputs(plan)));
+    }
     snprintf(param->name, sizeof(param->name), "%s.%s", plan->name,
         i == WEIGHT ? "weight" : "bias");
 }
@@ -63,10 +91,16 @@ static cadre_matrix_view weight(const cadre_layer_call *call)
         call->params[WEIGHT], call->plan->out.channels, in, in};
 }
 
+static cadre_status forward_product(
+    const cadre_layer_call *call, cadre_matrix y)
+{
+    return cadre_compute_product(
+        (cadre_factor){call->x, false}, (cadre_factor){weight(call), true}, y);
+}
+
 static cadre_status forward(const cadre_layer_call *call, cadre_matrix y)
 {
-    CADRE_TRY(cadre_compute_product(
-        (cadre_factor){call->x, false}, (cadre_factor){weight(call), true}, y));
+    CADRE_TRY(forward_product(call, y));
 
     const float *bias = call->params[BIAS];
     for (int64_t n = 0; n < y.rows; n++) {
@@ -132,12 +166,22 @@ static cadre_status input_gradient(
 
 const cadre_layer_ops cadre_linear = {
     .kind = "linear",
-    .takes = CADRE_TAKES_WIDTH,
+    .takes = CADRE_TAKES_WIDTH | CADRE_TAKES_DEVIATION,
     .n_params = N_PARAMS,
     .input_block = plain_block,
     .plan = plan_linear,
     .param = describe,
     .forward = forward,
+    .param_gradient = param_gradient,
+    .input_gradient = input_gradient,
+};
+
+const cadre_layer_ops cadre_unembedding = {
+    .kind = "unembedding",
+    .takes = CADRE_TAKES_TIED,
+    .n_params = 1,
+    .plan = plan_unembedding,
+    .forward = forward_product,
     .param_gradient = param_gradient,
     .input_gradient = input_gradient,
 };

@@ -69,12 +69,65 @@ static void merge_relu(cadre_net *net, cadre_layer_plan *plan)
     plan->done = before->then_relu;
 }
 
+// An "add" closes the "residual" before it; there is one open at a time.
+static cadre_status pair_residual(cadre_net *net, cadre_layer_plan *plan)
+{
+    if (plan->ops == &cadre_residual) {
+        if (net->open_residual >= 0) {
+            return cadre_fail(
+                CADRE_ERR_INVALID_ARG, "the residual before has no add yet");
+        }
+        net->open_residual = net->n_layers;
+    } else if (plan->ops == &cadre_add) {
+        if (net->open_residual < 0) {
+            return cadre_fail(
+                CADRE_ERR_INVALID_ARG, "add needs a residual before it");
+        }
+        plan->partner = net->open_residual;
+        net->open_residual = -1;
+        cadre_shape past = net->layers[plan->partner].out;
+        if (memcmp(&past, &plan->in, sizeof(past)) != 0) {
+            return cadre_fail(CADRE_ERR_INVALID_ARG,
+                "what is added has %lld channels, what it is added to %lld",
+                (long long)plan->in.channels, (long long)past.channels);
+        }
+    }
+    return CADRE_OK;
+}
+
+// Finds the embedding whose weight the layer uses as well.
+static cadre_status tie(
+    cadre_net *net, const cadre_layer *layer, cadre_layer_plan *plan)
+{
+    for (int i = 0; i < net->n_layers && layer->tied != NULL; i++) {
+        cadre_layer_plan *other = &net->layers[i];
+        if (other->ops == &cadre_embedding &&
+            strcmp(other->name, layer->tied) == 0) {
+            if (other->lends) {
+                return cadre_fail(CADRE_ERR_INVALID_ARG,
+                    "embedding '%s' is used by another unembedding",
+                    layer->tied);
+            }
+            other->lends = true;
+            plan->tied = other;
+            plan->first_param = other->first_param;
+            return CADRE_OK;
+        }
+    }
+    return cadre_fail(CADRE_ERR_INVALID_ARG,
+        "unembedding: tied has to name an embedding before it");
+}
+
 static cadre_status plan_layer(
     cadre_net *net, int number, const cadre_layer *layer)
 {
     const cadre_layer_ops *ops;
     CADRE_TRY(cadre_layer_find(layer, &ops));
     cadre_shape in = shape_so_far(net);
+    if (in.tokens > 0 && (ops->takes & CADRE_TAKES_WINDOW) != 0) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "%s works on images, and this is text", ops->kind);
+    }
     int64_t block = ops->input_block == NULL ? in.block : ops->input_block(in);
     if (block != in.block) {
         put_relayout(net, block);
@@ -84,12 +137,16 @@ static cadre_status plan_layer(
     plan->ops = ops;
     plan->number = number;
     plan->in = shape_so_far(net);
+    plan->first_param = net->n_params;
     CADRE_TRY(copy_name(net, layer->name, plan));
+    CADRE_TRY(pair_residual(net, plan));
+    if (ops == &cadre_unembedding) {
+        CADRE_TRY(tie(net, layer, plan));
+    }
     CADRE_TRY(ops->plan(layer, plan));
     merge_relu(net, plan);
 
-    plan->first_param = net->n_params;
-    net->n_params += ops->n_params;
+    net->n_params += plan->tied == NULL ? ops->n_params : 0;
     if (ops->n_params > 0 && net->n_layers < net->first_trained) {
         net->first_trained = net->n_layers;
     }
@@ -108,6 +165,10 @@ static cadre_status plan_layers(
     }
     if (shape_so_far(net).block != 1) {
         put_relayout(net, 1); // the loss reads plain rows
+    }
+    if (net->open_residual >= 0) {
+        return cadre_fail(
+            CADRE_ERR_INVALID_ARG, "the last residual has no add");
     }
     int64_t outputs = cadre_shape_elements(shape_so_far(net));
     if (outputs != net->n_classes) {
@@ -130,7 +191,7 @@ static cadre_status describe_params(cadre_net *net)
     }
     for (int l = 0; l < net->n_layers; l++) {
         const cadre_layer_plan *plan = &net->layers[l];
-        for (int i = 0; i < plan->ops->n_params; i++) {
+        for (int i = 0; i < plan->ops->n_params && plan->tied == NULL; i++) {
             cadre_net_param *param = &net->params[plan->first_param + i];
             plan->ops->param(plan, i, param);
             param->count = 1;
@@ -147,6 +208,7 @@ static cadre_status describe_params(cadre_net *net)
 
 static bool makes_sense(cadre_shape s)
 {
+    enum { MOST_TOKENS = 1 << 20 };
     enum { MOST = 1 << 24 }; // an extent; so that no product overflows
     const int64_t extents[] = {s.channels, s.height, s.width};
     int64_t elements = 1;
@@ -157,7 +219,8 @@ static bool makes_sense(cadre_shape s)
         }
         elements *= extents[i];
     }
-    return s.block == 1;
+    return s.block == 1 && s.tokens >= 0 && s.tokens <= MOST_TOKENS &&
+           (s.tokens == 0 || elements == 1);
 }
 
 cadre_status cadre_net_create(const cadre_layer *layers, int n_layers,
@@ -180,6 +243,7 @@ cadre_status cadre_net_create(const cadre_layer *layers, int n_layers,
     }
     net->input = input;
     net->n_classes = n_classes;
+    net->open_residual = -1;
     net->first_trained = 2 * n_layers + 1;
 
     cadre_status status = plan_layers(net, layers, n_layers);
@@ -213,10 +277,29 @@ const cadre_net_param *cadre_net_param_at(const cadre_net *net, int index)
     return &net->params[index];
 }
 
-void cadre_net_initialize(
-    const cadre_net *net, uint64_t seed, int index, float *values)
+// Normal numbers are sums of twelve uniform ones, which have deviation 1: exact
+// in whole numbers, and of no library's sines and logarithms.
+static void fill_normal(
+    const cadre_net_param *param, uint64_t seed, int index, float *values)
 {
-    const cadre_net_param *param = cadre_net_param_at(net, index);
+    enum { TERMS = 12, CALLS = TERMS / 4 };
+    for (size_t i = 0; i < param->count; i++) {
+        int64_t sum = 0; // in units of 2^-25, of uniform numbers around 0
+        for (size_t c = 0; c < CALLS; c++) {
+            uint32_t words[4];
+            cadre_random_words(seed, CADRE_STREAM_INITIAL, (uint32_t)index,
+                i * CALLS + c, words);
+            for (int k = 0; k < 4; k++) {
+                sum += 2 * (int64_t)(words[k] >> 8) + 1 - (1 << 24);
+            }
+        }
+        values[i] = (float)sum * 0x1p-25f * param->init_deviation;
+    }
+}
+
+static void fill_uniform(
+    const cadre_net_param *param, uint64_t seed, int index, float *values)
+{
     uint32_t words[4];
     for (size_t i = 0; i < param->count; i++) {
         if (i % 4 == 0) {
@@ -226,5 +309,20 @@ void cadre_net_initialize(
         // Exact up to the product, which rounds once.
         float unit = 2.0f * cadre_random_unit(words[i % 4]) - 1.0f;
         values[i] = unit * param->init_bound;
+    }
+}
+
+void cadre_net_initialize(
+    const cadre_net *net, uint64_t seed, int index, float *values)
+{
+    const cadre_net_param *param = cadre_net_param_at(net, index);
+    if (param->init_deviation > 0) {
+        fill_normal(param, seed, index, values);
+    } else if (param->init_bound > 0) {
+        fill_uniform(param, seed, index, values);
+    } else {
+        for (size_t i = 0; i < param->count; i++) {
+            values[i] = param->init_value;
+        }
     }
 }

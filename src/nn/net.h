@@ -3,6 +3,17 @@
 // A net: layers one after another, with a softmax cross-entropy at the end, and
 // how one pass of samples goes through them forward and backward.
 //
+// What goes past some layers and is added to their output (a residual
+// connection) is written as a pair of layers, "residual" before and "add" after
+// them:
+//
+//     {.kind = "residual"},
+//     {.kind = "layer_norm", .name = "ln1"},
+//     {.kind = "linear", .name = "fc", .width = 128},
+//     {.kind = "add"},
+//
+// A sample has one label; a text has one for each of its tokens.
+//
 // A net is a plan: shapes and names, no numbers.  Parameters and gradients are
 // memory of the caller.  A worker holds what one thread needs to run passes:
 // activations and their gradients, made before the first pass.  A pass is
@@ -34,6 +45,14 @@ typedef struct cadre_layer {
     int64_t stride;   // of the window; 0: 1 for "conv2d", kernel for pools
     int64_t padding;  // around the image, on each side
     float rate;       // of "dropout"
+
+    // Of texts.
+    int64_t heads;      // of "causal_attention"
+    int64_t vocabulary; // numbers that a token can have, of "embedding"
+    const char *tied;   // the "embedding" whose weight an "unembedding" uses
+    // Initial weights of "linear", "embedding" and "positions" are normal with
+    // this deviation, and biases 0.  0: PyTorch's default for the layer.
+    float deviation;
 } cadre_layer;
 
 typedef struct cadre_net_param {
@@ -41,13 +60,19 @@ typedef struct cadre_net_param {
     int64_t shape[4]; // row-major, as PyTorch's: linear weight (out, in),
                       // convolution weight (out, in, kernel, kernel)
     int n_dims;
-    size_t count;     // elements
-    float init_bound; // initial values are uniform in [-bound, bound)
+    size_t count; // elements
+
+    // Initial values: normal, if there is a deviation; uniform in
+    // [-bound, bound), if there is a bound; else all the same.
+    float init_deviation;
+    float init_bound;
+    float init_value;
 } cadre_net_param;
 
 /**
  * Plans a net for samples of a plain shape and n_classes classes; the last
- * layer must have n_classes outputs.  layers are copied.
+ * layer must have n_classes outputs.  layers are copied.  A text comes as
+ * numbers of tokens: one channel.
  *
  * Where a layer wants its input to lie otherwise than the one before leaves it,
  * a layer that moves it is put between them.  "linear" takes an image as a row
@@ -63,9 +88,9 @@ int cadre_net_param_count(const cadre_net *net);
 const cadre_net_param *cadre_net_param_at(const cadre_net *net, int index);
 
 /**
- * Fills values with the initial values of parameter index: PyTorch's default
- * for its layer (uniform, bound 1 / sqrt(fan in), weight and bias alike), from
- * counters of (seed, parameter, element).
+ * Fills values with the initial values of parameter index, from counters of
+ * (seed, parameter, element).  PyTorch's default for "linear" and "conv2d" is
+ * uniform, bound 1 / sqrt(fan in), weight and bias alike.
  */
 void cadre_net_initialize(
     const cadre_net *net, uint64_t seed, int index, float *values);
@@ -92,7 +117,7 @@ typedef struct cadre_grad_listener {
 /** What a pass is of. */
 typedef struct cadre_pass {
     const float *x;        // (n_samples, elements of a sample)
-    const int32_t *labels; // (n_samples), in [0, n_classes)
+    const int32_t *labels; // (n_samples, labels of one), in [0, n_classes)
     int64_t n_samples;
 
     // Which part of a leaf it is.  first: gradients are written; else this
@@ -110,8 +135,8 @@ typedef struct cadre_pass {
 /**
  * One pass forward and backward.
  *
- * params has an entry per parameter.  *loss_sum gets the sum of the samples'
- * f32 losses, added in f64 in order.
+ * params has an entry per parameter.  *loss_sum gets the sum of the labels' f32
+ * losses, added in f64 in order.
  *
  * Errors: CADRE_ERR_INTERNAL   the compute library failed
  *         CADRE_ERR_NO_MEMORY  a pass larger than those that were planned
@@ -122,12 +147,20 @@ cadre_status cadre_net_pass(cadre_net_worker *worker,
     const cadre_grad_listener *listener, double *loss_sum);
 
 /**
- * Forward alone, without dropout: each sample's loss, and the class it is taken
- * for.
+ * Forward alone, without dropout: each label's loss, and the class that is taken
+ * for it.
  */
 cadre_status cadre_net_predict(cadre_net_worker *worker,
     const float *const *params, const float *x, const int32_t *labels,
     int64_t n_samples, float *losses, int32_t *classes);
+
+/**
+ * Forward alone, as above: *scores gets those of all classes, a row per sample
+ * or token.  Valid until the worker's next pass.
+ */
+cadre_status cadre_net_scores(cadre_net_worker *worker,
+    const float *const *params, const float *x, int64_t n_samples,
+    cadre_matrix_view *scores);
 
 /** "oneDNN 2.6.3" and the instruction set it uses, such as "avx2". */
 const char *cadre_compute_version(void);

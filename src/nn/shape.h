@@ -2,6 +2,8 @@
 //
 // What a sample is between two layers, and how it lies in memory.
 //
+// A text lies as a row of channels for each of its tokens, one after another.
+//
 // An image lies as (channels / block, height, width, block): with a block of 1
 // that is plain (C, H, W); with the compute library's block, as many channels
 // side by side as a vector register has room for.  What the last block has too
@@ -21,8 +23,16 @@ typedef struct cadre_shape {
     int64_t height;
     int64_t width;
     int64_t block;
+    int64_t tokens; // of a text: rows that a sample has; 0: it is no text
 } cadre_shape;
 
+/** Rows of a matrix that a sample takes. */
+static inline int64_t cadre_shape_rows(cadre_shape s)
+{
+    return s.tokens > 0 ? s.tokens : 1;
+}
+
+/** Elements of a row. */
 static inline int64_t cadre_shape_elements(cadre_shape s)
 {
     return s.channels * s.height * s.width;
@@ -34,13 +44,13 @@ static inline int64_t cadre_shape_blocks(cadre_shape s)
     return (s.channels + s.block - 1) / s.block;
 }
 
-/** Floats that a sample takes. */
+/** Floats that a row takes. */
 static inline int64_t cadre_shape_columns(cadre_shape s)
 {
     return cadre_shape_blocks(s) * s.height * s.width * s.block;
 }
 
-/** Floats from sample to sample.  Images lie close together. */
+/** Floats from row to row.  Images lie close together. */
 static inline int64_t cadre_shape_stride(cadre_shape s)
 {
     bool row = s.height * s.width * s.block == 1;

@@ -24,7 +24,8 @@ struct cadre_net_worker {
     int64_t capacity;     // samples there is room for
     size_t scratch_count; // that the layer wants that wants most
     float *block;         // all that follows lies in it
-    float *losses;        // (capacity)
+    float *losses;        // (capacity, labels of a sample)
+    float *past;          // gradient that goes past the layers of a residual
     float *addend;        // a later pass's gradient of one parameter
     float *scratch;       // of one layer at a time
     float *turns[2];      // gradients of activations
@@ -43,13 +44,25 @@ static bool writes_over_input(const cadre_net *net, int layer)
            !net->layers[layer - 1].ops->keeps_output;
 }
 
-// Floats per sample of the widest activation.
+// Floats per row of the widest activation.
 static int64_t widest(const cadre_net *net)
 {
     int64_t most = 0;
     for (int l = 0; l < net->n_layers; l++) {
         int64_t stride = cadre_shape_stride(net->layers[l].out);
         most = stride > most ? stride : most;
+    }
+    return most;
+}
+
+static int64_t widest_residual(const cadre_net *net)
+{
+    int64_t most = 0;
+    for (int l = 0; l < net->n_layers; l++) {
+        if (net->layers[l].ops == &cadre_residual) {
+            int64_t stride = cadre_shape_stride(net->layers[l].out);
+            most = stride > most ? stride : most;
+        }
     }
     return most;
 }
@@ -65,7 +78,7 @@ static float *take(float *block, size_t *used, size_t count)
 static size_t lay_out(cadre_net_worker *w, float *block, int64_t capacity)
 {
     const cadre_net *net = w->net;
-    size_t rows = (size_t)capacity;
+    size_t rows = (size_t)(capacity * cadre_shape_rows(net->input));
     size_t used = 0;
     for (int l = 0; l < net->n_layers; l++) {
         size_t stride = (size_t)cadre_shape_stride(net->layers[l].out);
@@ -76,6 +89,7 @@ static size_t lay_out(cadre_net_worker *w, float *block, int64_t capacity)
     for (int i = 0; i < 2; i++) {
         w->turns[i] = take(block, &used, rows * (size_t)widest(net));
     }
+    w->past = take(block, &used, rows * (size_t)widest_residual(net));
     w->losses = take(block, &used, padded(rows));
     w->addend = take(block, &used, padded(net->largest_param));
     w->scratch = take(block, &used, padded(w->scratch_count));
@@ -171,14 +185,15 @@ static cadre_status make_room(
 static cadre_status get_ready(
     cadre_net_worker *w, const int64_t *sizes, int n_sizes)
 {
-    enum { MOST_SAMPLES = 1 << 24 };
+    enum { MOST_ROWS = 1 << 24 };
+    const int64_t most = MOST_ROWS / cadre_shape_rows(w->net->input);
     int64_t largest = w->capacity;
     size_t scratch = w->scratch_count;
     for (int i = 0; i < n_sizes; i++) {
-        if (sizes[i] < 1 || sizes[i] > MOST_SAMPLES) {
+        if (sizes[i] < 1 || sizes[i] > most) {
             return cadre_fail(CADRE_ERR_INVALID_ARG,
-                "a pass of %lld samples: 1 to %d are possible",
-                (long long)sizes[i], (int)MOST_SAMPLES);
+                "a pass of %lld samples: 1 to %lld are possible",
+                (long long)sizes[i], (long long)most);
         }
         largest = sizes[i] > largest ? sizes[i] : largest;
         if (find_size(w, sizes[i]) == NULL) {
@@ -229,9 +244,9 @@ static cadre_matrix activation(float *data, int64_t rows, cadre_shape shape)
 }
 
 static cadre_matrix output_of(
-    const cadre_net_worker *w, int layer, int64_t n_samples)
+    const cadre_net_worker *w, int layer, int64_t rows)
 {
-    return activation(w->outputs[layer], n_samples, w->net->layers[layer].out);
+    return activation(w->outputs[layer], rows, w->net->layers[layer].out);
 }
 
 // What a net's passes forward and backward have in common.
@@ -239,8 +254,8 @@ typedef struct journey {
     cadre_net_worker *worker;
     const pass_size *size;
     const float *const *params;
-    cadre_matrix_view samples;
-    const cadre_pass *pass; // NULL: forward only
+    cadre_matrix_view samples; // a row for each, or for each of its tokens
+    const cadre_pass *pass;    // NULL: forward only
 } journey;
 
 static cadre_status set_out(cadre_net_worker *w, const float *const *params,
@@ -253,7 +268,8 @@ static cadre_status set_out(cadre_net_worker *w, const float *const *params,
         .worker = w,
         .size = find_size(w, n_samples),
         .params = params,
-        .samples = {x, n_samples, width, width},
+        .samples = {x, n_samples * cadre_shape_rows(w->net->input), width,
+            width},
     };
     return CADRE_OK;
 }
@@ -280,6 +296,9 @@ static cadre_status forward(const journey *j)
     const cadre_net_worker *w = j->worker;
     for (int l = 0; l < w->net->n_layers; l++) {
         cadre_layer_call call = call_of(j, l);
+        if (call.plan->ops == &cadre_add) {
+            call.past = output_of(w, call.plan->partner, j->samples.rows);
+        }
         CADRE_TRY(
             call.plan->ops->forward(&call, output_of(w, l, j->samples.rows)));
     }
@@ -287,7 +306,8 @@ static cadre_status forward(const journey *j)
 }
 
 // The gradients of a layer's parameters.  A later pass's is computed by itself
-// and then added, with one rounding (docs/numerics.md).
+// and then added, with one rounding (docs/numerics.md); so is the second one of
+// a parameter that two layers use, and it is ready after that.
 static cadre_status param_gradients(const journey *j,
     const cadre_layer_call *call, const cadre_grad_listener *listener)
 {
@@ -295,15 +315,16 @@ static cadre_status param_gradients(const journey *j,
     for (int i = 0; i < plan->ops->n_params; i++) {
         int index = plan->first_param + i;
         float *grad = listener->grad(listener->ctx, index);
-        float *to = j->pass->first ? grad : j->worker->addend;
+        bool fresh = j->pass->first && !plan->lends;
+        float *to = fresh ? grad : j->worker->addend;
         CADRE_TRY(plan->ops->param_gradient(call, i, to));
-        if (!j->pass->first) {
+        if (!fresh) {
             size_t count = j->worker->net->params[index].count;
             for (size_t k = 0; k < count; k++) {
                 grad[k] += to[k];
             }
         }
-        if (j->pass->last) {
+        if (j->pass->last && plan->tied == NULL) {
             CADRE_TRY(listener->ready(listener->ctx, index));
         }
     }
@@ -322,6 +343,7 @@ static cadre_status backward(
         cadre_layer_call call = call_of(j, l);
         call.y = cadre_matrix_read(output_of(w, l, dy.rows));
         call.dy = cadre_matrix_read(dy);
+        call.past = activation(w->past, dy.rows, call.plan->in);
         CADRE_TRY(param_gradients(j, &call, listener));
         if (!call.plan->passes_down) {
             break;
@@ -339,9 +361,9 @@ static cadre_matrix_view scores(const journey *j, cadre_matrix *dz)
 {
     const cadre_net_worker *w = j->worker;
     int last = w->net->n_layers - 1;
-    int64_t n_samples = j->samples.rows;
-    *dz = activation(w->turns[0], n_samples, w->net->layers[last].out);
-    return cadre_matrix_read(output_of(w, last, n_samples));
+    int64_t rows = j->samples.rows;
+    *dz = activation(w->turns[0], rows, w->net->layers[last].out);
+    return cadre_matrix_read(output_of(w, last, rows));
 }
 
 cadre_status cadre_net_pass(cadre_net_worker *worker,
@@ -359,7 +381,7 @@ cadre_status cadre_net_pass(cadre_net_worker *worker,
     CADRE_TRY(backward(&j, dz, listener));
 
     double sum = 0.0;
-    for (int64_t n = 0; n < pass->n_samples; n++) {
+    for (int64_t n = 0; n < z.rows; n++) {
         sum += (double)worker->losses[n];
     }
     *loss_sum = sum;
@@ -378,5 +400,17 @@ cadre_status cadre_net_predict(cadre_net_worker *worker,
     cadre_matrix_view z = scores(&j, &dz);
     cadre_softmax_cross_entropy(z, labels, losses, dz);
     cadre_highest_class(z, classes);
+    return CADRE_OK;
+}
+
+cadre_status cadre_net_scores(cadre_net_worker *worker,
+    const float *const *params, const float *x, int64_t n_samples,
+    cadre_matrix_view *scores_out)
+{
+    journey j;
+    CADRE_TRY(set_out(worker, params, x, n_samples, &j));
+    CADRE_TRY(forward(&j));
+    cadre_matrix dz;
+    *scores_out = scores(&j, &dz);
     return CADRE_OK;
 }

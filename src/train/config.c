@@ -116,6 +116,11 @@ cadre_status cadre_config_steps(const cadre_train_config *config,
     return CADRE_OK;
 }
 
+int64_t cadre_config_sample_weight(const cadre_train_config *config)
+{
+    return config->model_context > 0 ? config->model_context : 1;
+}
+
 uint64_t cadre_config_rhythm(const cadre_train_config *config)
 {
     const int64_t words[] = {config->eval_every, config->log_every,

@@ -18,6 +18,9 @@ cadre_status cadre_config_check(
 cadre_status cadre_config_steps(const cadre_train_config *config,
     const cadre_dataset *train, int64_t *n_steps);
 
+/** What a sample weighs: its labels. */
+int64_t cadre_config_sample_weight(const cadre_train_config *config);
+
 /** A hash of when ranks stop computing to do something else together. */
 uint64_t cadre_config_rhythm(const cadre_train_config *config);
 

@@ -11,17 +11,22 @@
 #include <stdatomic.h>
 #include <string.h>
 
-// Samples of a pass.  Part of what the loss means: other shapes may round
-// otherwise (docs/numerics.md section 8), so it is no option.  Few enough that
-// an evaluation needs no more memory than training.
-enum { PASS_SAMPLES = 100 };
+// Samples of a pass, images or texts.  Part of what the loss means: other shapes
+// may round otherwise (docs/numerics.md section 8), so it is no option.  Few
+// enough that an evaluation needs no more memory than training.
+enum { PASS_IMAGES = 100, PASS_TEXTS = 8 };
+
+static int64_t pass_samples(const cadre_dataset *data)
+{
+    return data->tokens > 0 ? PASS_TEXTS : PASS_IMAGES;
+}
 
 // What a thread finds, and where it puts what it reads.
 typedef struct desk {
-    float *x;         // (PASS_SAMPLES, sample_elements)
-    int32_t *labels;  // (PASS_SAMPLES)
-    float *losses;    // (PASS_SAMPLES)
-    int32_t *classes; // (PASS_SAMPLES)
+    float *x;        // of a pass
+    int32_t *labels; // of a pass; and on
+    float *losses;
+    int32_t *classes;
     cadre_exact loss;
     int64_t n_correct;
     int64_t n_not_finite;
@@ -35,9 +40,9 @@ typedef struct evaluation {
     desk *desks;                  // one per thread
 } evaluation;
 
-static void count(desk *d, int64_t n_samples)
+static void count(desk *d, int64_t n_labels)
 {
-    for (int64_t i = 0; i < n_samples; i++) {
+    for (int64_t i = 0; i < n_labels; i++) {
         d->n_correct += d->classes[i] == d->labels[i];
         d->n_not_finite += !cadre_exact_add(&d->loss, (double)d->losses[i]);
     }
@@ -49,33 +54,36 @@ static cadre_status evaluate_passes(
     evaluation *e = ctx;
     desk *d = &e->desks[thread];
     const cadre_dataset *data = e->task->test;
+    const int64_t most = pass_samples(data);
+    const int64_t n_labels = cadre_dataset_labels(data);
     for (;;) {
         // Relaxed: the number is all that is shared, the sums have no order.
         int64_t mine =
             atomic_fetch_add_explicit(&e->n_taken, 1, memory_order_relaxed);
-        int64_t first = (mine * e->world_size + e->rank) * PASS_SAMPLES;
+        int64_t first = (mine * e->world_size + e->rank) * most;
         if (first >= data->n_samples) {
             return CADRE_OK;
         }
         int64_t left = data->n_samples - first;
-        int64_t n_samples = left < PASS_SAMPLES ? left : PASS_SAMPLES;
+        int64_t n_samples = left < most ? left : most;
         for (int64_t i = 0; i < n_samples; i++) {
             cadre_dataset_read(data, first + i,
-                d->x + i * data->sample_elements, &d->labels[i]);
+                d->x + i * data->sample_elements, d->labels + i * n_labels);
         }
         CADRE_TRY(cadre_net_predict(worker, e->task->params, d->x, d->labels,
             n_samples, d->losses, d->classes));
-        count(d, n_samples);
+        count(d, n_samples * n_labels);
     }
 }
 
 static cadre_status make_desk(const cadre_dataset *data, desk *d)
 {
-    size_t n_elements = PASS_SAMPLES * (size_t)data->sample_elements;
+    size_t n_elements = (size_t)(pass_samples(data) * data->sample_elements);
+    size_t n_labels = (size_t)(pass_samples(data) * cadre_dataset_labels(data));
     d->x = cadre_alloc_array(n_elements, sizeof(d->x[0]));
-    d->labels = cadre_alloc_array(PASS_SAMPLES, sizeof(d->labels[0]));
-    d->losses = cadre_alloc_array(PASS_SAMPLES, sizeof(d->losses[0]));
-    d->classes = cadre_alloc_array(PASS_SAMPLES, sizeof(d->classes[0]));
+    d->labels = cadre_alloc_array(n_labels, sizeof(d->labels[0]));
+    d->losses = cadre_alloc_array(n_labels, sizeof(d->losses[0]));
+    d->classes = cadre_alloc_array(n_labels, sizeof(d->classes[0]));
     bool complete = d->x != NULL && d->labels != NULL && d->losses != NULL &&
                     d->classes != NULL;
     return complete ? CADRE_OK : CADRE_ERR_NO_MEMORY;
@@ -110,12 +118,17 @@ static cadre_status add_up(
 
     cadre_exact loss = {0};
     cadre_exact_merge(&loss, words);
-    double n_samples = (double)e->task->test->n_samples;
+    const cadre_dataset *data = e->task->test;
+    const double bits = 1.4426950408889634; // of a natural unit
+    const bool is_text = data->tokens > 0;
+    double n_labels = (double)(data->n_samples * cadre_dataset_labels(data));
+    double mean = words[NOT_FINITE] > 0 ? (double)NAN
+                                        : cadre_exact_value(&loss) / n_labels;
     *out = (cadre_eval_result){
-        .n_samples = e->task->test->n_samples,
-        .loss = words[NOT_FINITE] > 0 ? (double)NAN
-                                      : cadre_exact_value(&loss) / n_samples,
-        .accuracy = (double)words[CORRECT] / n_samples,
+        .n_samples = data->n_samples,
+        .loss = mean,
+        .accuracy = is_text ? (double)NAN : (double)words[CORRECT] / n_labels,
+        .bits_per_byte = is_text ? mean * bits : (double)NAN,
         .params_hash = cadre_model_hash(e->task->model),
     };
     return CADRE_OK;
@@ -169,7 +182,7 @@ cadre_status cadre_evaluate(cadre_group *world,
         status = cadre_claim_compare(world, &claim);
     }
     if (status == CADRE_OK) {
-        const int64_t sizes[] = {PASS_SAMPLES};
+        const int64_t sizes[] = {pass_samples(task.test)};
         status = cadre_crew_create(task.net, config->threads, sizes, 1, &crew);
     }
     if (status == CADRE_OK) {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 // Goes up whenever our own arithmetic gives other bits than before.
-enum { NUMERICS_VERSION = 1 };
+enum { NUMERICS_VERSION = 2 };
 
 enum { TEXT_BYTES = 32768 };
 
@@ -113,6 +113,8 @@ static key_list list_keys(const cadre_train_config *c, int n_leaves)
     add_int(&list, "train.threads_per_leaf", c->threads_per_leaf);
     add_int(&list, "model.layers", c->model_layers);
     add_int(&list, "model.width", c->model_width);
+    add_int(&list, "model.heads", c->model_heads);
+    add_int(&list, "model.context", c->model_context);
     add_text(&list, "train.precision", "f32");
     add_text(&list, "data.drop_last", c->data_drop_last ? "true" : "false");
     list_optimizer(&list, c);
@@ -121,6 +123,9 @@ static key_list list_keys(const cadre_train_config *c, int n_leaves)
 
 static void describe_model(text *t, const cadre_task *task)
 {
+    if (task->recipe->sizes == CADRE_SIZES_GPT) {
+        append(t, "model gpt\n"); // the keys say the rest
+    }
     for (int i = 0; i < task->recipe->n_layers; i++) {
         const cadre_layer *layer = &task->recipe->layers[i];
         append(t,

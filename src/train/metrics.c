@@ -186,12 +186,13 @@ static json_t *make_ranks(const cadre_watch_facts *f)
 static json_t *make_line(const cadre_metrics_line *line)
 {
     const cadre_step_report *r = line->report;
-    json_t *o = json_pack("{s:I, s:o, s:o, s:o, s:o, s:n, s:o, s:o, s:o, s:I}",
+    json_t *o = json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I}",
         "step", (json_int_t)r->step, "loss", cadre_json_real(r->loss), "lr",
         cadre_json_real(r->lr), "grad_norm", cadre_json_real(r->grad_norm),
         "samples_per_second", cadre_json_real(line->samples_per_second),
-        "tokens_per_second", "step_ms", cadre_json_real(line->step_ms),
-        "exposed_ms", cadre_json_real(r->exposed_ms), "hidden_ms",
+        "tokens_per_second", cadre_json_real(line->tokens_per_second),
+        "step_ms", cadre_json_real(line->step_ms), "exposed_ms",
+        cadre_json_real(r->exposed_ms), "hidden_ms",
         cadre_json_real(r->hidden_ms), "bytes_sent", (json_int_t)r->bytes_sent);
     json_t *ranks = make_ranks(line->ranks);
     int failed = json_object_update(o, ranks);
@@ -199,8 +200,11 @@ static json_t *make_line(const cadre_metrics_line *line)
     if (line->eval != NULL) {
         failed |= json_object_set_new(
             o, "eval_loss", cadre_json_real(line->eval->loss));
-        failed |= json_object_set_new(
-            o, "eval_accuracy", cadre_json_real(line->eval->accuracy));
+        bool is_text = !isnan(line->tokens_per_second);
+        failed |= json_object_set_new(o,
+            is_text ? "eval_bits_per_byte" : "eval_accuracy",
+            cadre_json_real(
+                is_text ? line->eval->bits_per_byte : line->eval->accuracy));
     }
     if (line->params_hash != NULL) {
         failed |= json_object_set_new(

@@ -22,6 +22,7 @@ typedef struct cadre_metrics_line {
     const cadre_step_report *report;
     double step_ms;
     double samples_per_second;
+    double tokens_per_second; // NaN where there are none
     const cadre_watch_facts *ranks;
     const cadre_eval_result *eval; // of this step's parameters; or NULL
     const uint64_t *params_hash;   // or NULL

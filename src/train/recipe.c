@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
+#include "train/gpt.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -57,6 +58,21 @@ static const cadre_layer lenet_layers[] = {
         .timeout_ms = 30000, .checkpoint_keep = 2,                           \
     }
 
+// What all have in common that learn the King James Bible.
+#define TEXT(name, n_layers_, width_, heads_, context_, batch, rate)        \
+    {                                                                       \
+        .recipe = name, .steps = 1000, .threads = 1,                        \
+        .model_layers = (n_layers_), .model_width = (width_),               \
+        .model_heads = (heads_), .model_context = (context_),               \
+        .global_batch = (batch), .threads_per_leaf = 1, .seed = 1,          \
+        .log_every = 10, .optimizer = CADRE_ADAMW, .lr = (rate),            \
+        .weight_decay = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,    \
+        .decay = CADRE_DECAY_WEIGHTS, .clip = 1, .warmup_steps = 50,        \
+        .schedule = CADRE_COSINE, .min_lr_factor = 0.1, .step_factor = 0.1, \
+        .fold = CADRE_FOLD_DEFERRED, .bucket_mb = 25, .order = "canonical", \
+        .transport = "auto", .timeout_ms = 30000, .checkpoint_keep = 2,     \
+    }
+
 #define LAYERS(list) \
     .layers = (list), .n_layers = sizeof(list) / sizeof((list)[0])
 
@@ -65,7 +81,7 @@ static const cadre_recipe recipes[] = {
         .summary = "784-512-256-10, ReLU, on Fashion-MNIST",
         .dataset = "fashion",
         LAYERS(mlp_layers),
-        .resizes = true,
+        .sizes = CADRE_SIZES_STACK,
         .config = FASHION("mlp-fashion", 5),
     },
     {
@@ -80,6 +96,18 @@ static const cadre_recipe recipes[] = {
         LAYERS(lenet_layers),
         .config = FASHION("lenet-fashion", 10),
     },
+    {
+        .summary = "GPT, 6 layers, 384 wide, bytes of the King James Bible",
+        .dataset = "text",
+        .sizes = CADRE_SIZES_GPT,
+        .config = TEXT("gpt-kjv", 6, 384, 6, 256, 8, 1e-3),
+    },
+    {
+        .summary = "GPT, 4 layers, 128 wide, bytes of the King James Bible",
+        .dataset = "text",
+        .sizes = CADRE_SIZES_GPT,
+        .config = TEXT("gpt-kjv-small", 4, 128, 4, 128, 16, 2e-3),
+    },
 };
 
 enum { N_RECIPES = sizeof(recipes) / sizeof(recipes[0]) };
@@ -87,8 +115,6 @@ enum { N_RECIPES = sizeof(recipes) / sizeof(recipes[0]) };
 // Known names that a user may try; refused with a sentence that says so.
 static const char *const planned[] = {
     "resnet18-fashion",
-    "gpt-kjv",
-    "gpt-kjv-small",
 };
 
 const char *cadre_recipe_name(int i)
@@ -201,6 +227,17 @@ static cadre_status plan_stack(const cadre_train_config *config,
     return status;
 }
 
+static cadre_gpt gpt_of(const cadre_train_config *config, int64_t n_classes)
+{
+    return (cadre_gpt){
+        .layers = config->model_layers,
+        .width = config->model_width,
+        .heads = config->model_heads,
+        .context = config->model_context,
+        .vocabulary = (int)n_classes,
+    };
+}
+
 static bool is_resized(const cadre_train_config *config)
 {
     return config->model_layers > 0 || config->model_width > 0;
@@ -209,7 +246,17 @@ static bool is_resized(const cadre_train_config *config)
 cadre_status cadre_recipe_check_size(
     const cadre_recipe *recipe, const cadre_train_config *config)
 {
-    if (is_resized(config) && !recipe->resizes) {
+    if (recipe->sizes == CADRE_SIZES_GPT) {
+        const cadre_gpt size = gpt_of(config, 1);
+        return cadre_gpt_check(&size);
+    }
+    if (config->model_heads > 0 || config->model_context > 0) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "%s is given, but recipe '%s' has no attention",
+            config->model_heads > 0 ? "model.heads" : "model.context",
+            config->recipe);
+    }
+    if (is_resized(config) && recipe->sizes == CADRE_SIZES_ONE) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "%s is given, but recipe '%s' has one size",
             config->model_layers > 0 ? "model.layers" : "model.width",
@@ -223,6 +270,10 @@ cadre_status cadre_recipe_net(const cadre_recipe *recipe,
     cadre_net **out)
 {
     CADRE_TRY(cadre_recipe_check_size(recipe, config));
+    if (recipe->sizes == CADRE_SIZES_GPT) {
+        const cadre_gpt size = gpt_of(config, n_classes);
+        return cadre_gpt_net(&size, out);
+    }
     return is_resized(config) ? plan_stack(config, sample, n_classes, out)
                               : cadre_net_create(recipe->layers,
                                     recipe->n_layers, sample, n_classes, out);

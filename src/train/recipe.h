@@ -11,12 +11,19 @@
 #include "cadre/train.h"
 #include "nn/net.h"
 
+/** Which of the keys model.* a recipe takes. */
+typedef enum cadre_recipe_sizes {
+    CADRE_SIZES_ONE,   // none
+    CADRE_SIZES_STACK, // layers and width
+    CADRE_SIZES_GPT,   // layers, width, heads and context, all of them
+} cadre_recipe_sizes;
+
 typedef struct cadre_recipe {
     const char *summary;
     const char *dataset; // kind, as cadre_dataset_open() takes it
-    const cadre_layer *layers;
+    cadre_recipe_sizes sizes;
+    const cadre_layer *layers; // none of a GPT
     int n_layers;
-    bool resizes;              // takes model.layers and model.width
     cadre_train_config config; // its recipe is the name
 } cadre_recipe;
 
@@ -28,7 +35,7 @@ typedef struct cadre_recipe {
  */
 cadre_status cadre_recipe_find(const char *name, const cadre_recipe **out);
 
-/** Errors: CADRE_ERR_INVALID_ARG  config asks for a size; the recipe has one */
+/** Errors: CADRE_ERR_INVALID_ARG  config asks for a size that the recipe lacks */
 cadre_status cadre_recipe_check_size(
     const cadre_recipe *recipe, const cadre_train_config *config);
 

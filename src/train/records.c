@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/fail.h"
 #include "base/file.h"
+#include <math.h>
 #include <unistd.h>
 
 static cadre_status remove_file(const char *folder, const char *name)
@@ -42,6 +43,7 @@ cadre_status cadre_records_open(cadre_records *records, cadre_group *world,
 {
     bool has_folder = config->out[0] != '\0';
     records->model = model;
+    records->tokens = config->model_context;
     records->ranks.rss_rank = -1;
     CADRE_TRY(cadre_watch_create(world, &records->watch));
     if (has_folder && cadre_rank(world) == 0) {
@@ -99,7 +101,8 @@ static cadre_status write_scalars(
         {"exposed_ms", line->report->exposed_ms},
         {"hidden_ms", line->report->hidden_ms},
         {"eval/loss", eval->loss},
-        {"eval/accuracy", eval->accuracy},
+        {records->tokens > 0 ? "eval/bits_per_byte" : "eval/accuracy",
+            records->tokens > 0 ? eval->bits_per_byte : eval->accuracy},
     };
     enum { N_SCALARS = sizeof(scalars) / sizeof(scalars[0]), OF_EVAL = 2 };
     return cadre_tensorboard_write(records->tensorboard, line->report->step,
@@ -112,12 +115,16 @@ cadre_status cadre_records_write(cadre_records *records,
     if (records->metrics == NULL) {
         return CADRE_OK;
     }
+    int64_t tokens = records->tokens;
+    double weight_per_second =
+        (double)step->report->weight * 1e9 / (double)step->ns;
     uint64_t hash = extra->hashed ? cadre_model_hash(records->model) : 0;
     const cadre_metrics_line line = {
         .report = step->report,
         .step_ms = (double)step->ns * 1e-6,
         .samples_per_second =
-            (double)step->report->weight * 1e9 / (double)step->ns,
+            weight_per_second / (double)(tokens > 0 ? tokens : 1),
+        .tokens_per_second = tokens > 0 ? weight_per_second : (double)NAN,
         .ranks = &records->ranks,
         .eval = extra->eval,
         .params_hash = extra->hashed ? &hash : NULL,

@@ -123,13 +123,15 @@ static json_t *make_state_bytes(
     return object;
 }
 
-static json_t *make_eval(const cadre_eval_result *eval)
+static json_t *make_eval(const cadre_eval_result *eval, bool is_text)
 {
-    return eval == NULL ? json_null()
-                        : json_pack("{s:o, s:o, s:I}", "loss",
-                              cadre_json_real(eval->loss), "accuracy",
-                              cadre_json_real(eval->accuracy), "samples",
-                              (json_int_t)eval->n_samples);
+    if (eval == NULL) {
+        return json_null();
+    }
+    return json_pack("{s:o, s:o, s:I}", "loss", cadre_json_real(eval->loss),
+        is_text ? "bits_per_byte" : "accuracy",
+        cadre_json_real(is_text ? eval->bits_per_byte : eval->accuracy),
+        "samples", (json_int_t)eval->n_samples);
 }
 
 static json_t *make_versions(void)
@@ -171,8 +173,9 @@ static json_t *make_result(const cadre_outcome *o, const int64_t words[N_WORDS])
         (json_int_t)o->tally->n_skipped, "stopped_by",
         make_stopped_by(o->stopped_by), "wall_seconds",
         cadre_json_real((double)o->wall_ns * 1e-9), "loss",
-        cadre_json_real(cadre_tally_loss(o->tally)), "eval", make_eval(o->eval),
-        "state_bytes", make_state_bytes(o->engine, words), "params_hash",
+        cadre_json_real(cadre_tally_loss(o->tally)), "eval",
+        make_eval(o->eval, o->config->model_context > 0), "state_bytes",
+        make_state_bytes(o->engine, words), "params_hash",
         cadre_json_hash(cadre_model_hash(o->task->model)), "replicas_equal",
         (int)o->replicas_equal);
 }
@@ -182,11 +185,13 @@ static json_t *make_speed(const cadre_outcome *o, const int64_t words[N_WORDS])
 {
     bool measured = o->tally->n_measured > 0;
     bool is_ring = strcmp(cadre_order_name(o->world), "ring") == 0;
-    return json_pack("{s:o, s:n, s:o, s:o, s:I, s:o, s:I, s:I, s:n, s:n}",
-        "samples_per_second",
-        cadre_json_real(cadre_tally_samples_per_second(o->tally)),
-        "tokens_per_second", "step_ms_median",
-        cadre_json_real(cadre_tally_median_ms(o->tally)), "exposed_fraction",
+    double samples = cadre_tally_samples_per_second(o->tally);
+    int tokens = o->config->model_context;
+    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:o, s:I, s:I, s:n, s:n}",
+        "samples_per_second", cadre_json_real(samples), "tokens_per_second",
+        tokens > 0 ? cadre_json_real(samples * tokens) : json_null(),
+        "step_ms_median", cadre_json_real(cadre_tally_median_ms(o->tally)),
+        "exposed_fraction",
         measured ? cadre_json_real((double)words[EXPOSED_PPB] * 1e-9)
                  : json_null(),
         "bytes_sent_per_step", (json_int_t)words[BYTES_SENT],

@@ -12,14 +12,17 @@ enum {
     MAX_WINDOW = 1000000,
 };
 
-cadre_status cadre_tally_init(cadre_tally *tally, int64_t n_steps)
+cadre_status cadre_tally_init(
+    cadre_tally *tally, int64_t n_steps, int64_t sample_weight)
 {
     int64_t window = n_steps < MAX_WINDOW ? n_steps : MAX_WINDOW;
     float *memory = cadre_alloc_array((size_t)window, sizeof(*memory));
     if (memory == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
-    *tally = (cadre_tally){.window = memory, .window_steps = window};
+    *tally = (cadre_tally){.sample_weight = sample_weight,
+        .window = memory,
+        .window_steps = window};
     return CADRE_OK;
 }
 
@@ -67,7 +70,7 @@ void cadre_tally_add(
     tally->window[tally->n_measured % tally->window_steps] =
         (float)step_ns * 1e-6f;
     tally->n_measured++;
-    tally->n_samples += report->weight;
+    tally->weight += report->weight;
     tally->ns += step_ns;
     tally->exposed_ns += (int64_t)(report->exposed_ms * 1e6);
 }
@@ -91,7 +94,8 @@ double cadre_tally_samples_per_second(const cadre_tally *tally)
     if (tally->n_measured == 0) {
         return (double)NAN;
     }
-    return (double)tally->n_samples * 1e9 / (double)tally->ns;
+    double n_samples = (double)tally->weight / (double)tally->sample_weight;
+    return n_samples * 1e9 / (double)tally->ns;
 }
 
 static int compare(const void *left, const void *right)

@@ -16,6 +16,7 @@
 enum { CADRE_TALLY_LOSSES = 10 };
 
 typedef struct cadre_tally {
+    int64_t sample_weight;
     int64_t n_steps;
     int64_t n_before; // of these: made before the run was resumed
     int64_t n_skipped;
@@ -25,15 +26,20 @@ typedef struct cadre_tally {
 
     // Of the steps that are measured.
     int64_t n_measured;
-    int64_t n_samples;
+    int64_t weight;
     int64_t ns;
     int64_t exposed_ns;
     float *window; // milliseconds of the last of them, in a ring
     int64_t window_steps;
 } cadre_tally;
 
-/** For a run of n_steps.  Errors: CADRE_ERR_NO_MEMORY */
-cadre_status cadre_tally_init(cadre_tally *tally, int64_t n_steps);
+/**
+ * For a run of n_steps, on samples that weigh so much each.
+ *
+ * Errors: CADRE_ERR_NO_MEMORY
+ */
+cadre_status cadre_tally_init(
+    cadre_tally *tally, int64_t n_steps, int64_t sample_weight);
 void cadre_tally_fini(cadre_tally *tally);
 
 /** Takes over from before: the losses of the last steps, oldest first. */

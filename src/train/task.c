@@ -9,7 +9,8 @@ cadre_status cadre_task_data(const cadre_recipe *recipe,
     const cadre_train_config *config, cadre_split split, cadre_dataset **out)
 {
     const char *path = config->data_path[0] != '\0' ? config->data_path : NULL;
-    return cadre_dataset_open(recipe->dataset, path, split, out);
+    return cadre_dataset_open(
+        recipe->dataset, path, split, config->model_context, out);
 }
 
 static cadre_status open_data(
@@ -22,13 +23,12 @@ static cadre_status open_data(
     return cadre_task_data(task->recipe, config, CADRE_SPLIT_TEST, &task->test);
 }
 
-static cadre_status lay_out(
-    cadre_group *world, const cadre_train_config *config, cadre_task *task)
+static cadre_status lay_out(cadre_group *world,
+    const cadre_train_config *config, cadre_shape sample, int64_t n_classes,
+    cadre_task *task)
 {
-    const cadre_dataset *data = task->test;
-    const cadre_shape sample = {data->channels, data->height, data->width, 1};
-    CADRE_TRY(cadre_recipe_net(
-        task->recipe, config, sample, data->n_classes, &task->net));
+    CADRE_TRY(
+        cadre_recipe_net(task->recipe, config, sample, n_classes, &task->net));
     CADRE_TRY(cadre_model_create(world, &task->model));
 
     // Added in the net's order, so both number them alike.
@@ -58,7 +58,10 @@ static cadre_status open_all(cadre_group *world,
 {
     CADRE_TRY(cadre_recipe_find(config->recipe, &task->recipe));
     CADRE_TRY(open_data(config, training, task));
-    CADRE_TRY(lay_out(world, config, task));
+    const cadre_dataset *data = task->test;
+    const cadre_shape sample = {
+        data->channels, data->height, data->width, 1, data->tokens};
+    CADRE_TRY(lay_out(world, config, sample, data->n_classes, task));
     int n_params = training ? cadre_net_param_count(task->net) : 0;
     for (int i = 0; i < n_params; i++) {
         cadre_net_initialize(
@@ -72,6 +75,34 @@ cadre_status cadre_task_open(cadre_group *world,
 {
     cadre_task task = {0};
     cadre_status status = open_all(world, config, training, &task);
+    if (status != CADRE_OK) {
+        cadre_task_close(&task);
+        return status;
+    }
+    *out = task;
+    return CADRE_OK;
+}
+
+static cadre_status open_writer(
+    cadre_group *world, const cadre_train_config *config, cadre_task *task)
+{
+    enum { BYTES = 256 };
+    CADRE_TRY(cadre_recipe_find(config->recipe, &task->recipe));
+    if (task->recipe->sizes != CADRE_SIZES_GPT) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "recipe '%s' learns no text, so it has none to write",
+            config->recipe);
+    }
+    CADRE_TRY(cadre_recipe_check_size(task->recipe, config));
+    const cadre_shape text = {1, 1, 1, 1, config->model_context};
+    return lay_out(world, config, text, BYTES, task);
+}
+
+cadre_status cadre_task_open_writer(
+    cadre_group *world, const cadre_train_config *config, cadre_task *out)
+{
+    cadre_task task = {0};
+    cadre_status status = open_writer(world, config, &task);
     if (status != CADRE_OK) {
         cadre_task_close(&task);
         return status;

@@ -31,6 +31,16 @@ typedef struct cadre_task {
  */
 cadre_status cadre_task_open(cadre_group *world,
     const cadre_train_config *config, bool training, cadre_task *out);
+
+/**
+ * Plans the net of a recipe that learns text and lays out the model, without
+ * data.  Otherwise as above.
+ *
+ * Errors: CADRE_ERR_INVALID_ARG  the recipe learns no text
+ */
+cadre_status cadre_task_open_writer(
+    cadre_group *world, const cadre_train_config *config, cadre_task *out);
+
 void cadre_task_close(cadre_task *task);
 
 /** Opens one split of a configuration's data. */

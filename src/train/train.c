@@ -210,7 +210,8 @@ static cadre_status set_up(run *r)
         cadre_pass_sizes_of(c, r->task.train->n_samples, dealing.n_leaves);
     CADRE_TRY(cadre_crew_create(
         r->task.net, c->threads, list.sizes, list.n, &r->crew));
-    CADRE_TRY(cadre_tally_init(&r->tally, r->n_steps));
+    CADRE_TRY(
+        cadre_tally_init(&r->tally, r->n_steps, cadre_config_sample_weight(c)));
     CADRE_TRY(resume(r));
     return cadre_share_verdict(r->world,
         cadre_records_open(&r->records, r->world, c, r->engine, r->task.model));
@@ -253,6 +254,7 @@ static cadre_status run_leaf(const run *r, cadre_net_worker *worker, int leaf)
         .ctx = &open, .grad = leaf_grad, .ready = leaf_ready};
     const cadre_leaf_data data = cadre_loader_leaf(r->loader, leaf);
     const int64_t width = r->task.train->sample_elements;
+    const int64_t n_labels = cadre_dataset_labels(r->task.train);
     const int64_t micro_batch =
         r->config->micro_batch > 0 ? r->config->micro_batch : data.n_samples;
 
@@ -263,7 +265,7 @@ static cadre_status run_leaf(const run *r, cadre_net_worker *worker, int leaf)
         n_samples = left < micro_batch ? left : micro_batch;
         const cadre_pass pass = {
             .x = data.x + first * width,
-            .labels = data.labels + first,
+            .labels = data.labels + first * n_labels,
             .n_samples = n_samples,
             .first = first == 0,
             .last = n_samples == left,
@@ -276,7 +278,7 @@ static cadre_status run_leaf(const run *r, cadre_net_worker *worker, int leaf)
             worker, r->task.params, &pass, &listener, &pass_loss));
         loss += pass_loss;
     }
-    return cadre_leaf_end(r->engine, leaf, loss, data.n_samples);
+    return cadre_leaf_end(r->engine, leaf, loss, data.n_samples * n_labels);
 }
 
 static cadre_status run_leaves(cadre_net_worker *worker, int thread, void *ctx)
@@ -337,9 +339,10 @@ static bool is_logged(const run *r, const step_view *s)
            s->last || begins_identity(r, s);
 }
 
-static double samples_per_second(const step_view *s)
+static double samples_per_second(const run *r, const step_view *s)
 {
-    return (double)s->report.weight * 1e9 / (double)s->ns;
+    double weight = (double)cadre_config_sample_weight(r->config);
+    return (double)s->report.weight / weight * 1e9 / (double)s->ns;
 }
 
 static void show(const run *r, const step_view *s)
@@ -356,7 +359,7 @@ static void show(const run *r, const step_view *s)
         .lr = s->report.lr,
         .grad_norm = s->report.grad_norm,
         .step_ms = step_ms,
-        .samples_per_second = samples_per_second(s),
+        .samples_per_second = samples_per_second(r, s),
         .exposed_fraction = s->report.exposed_ms / step_ms,
         .hidden_fraction = communication_ms > 0
                                ? s->report.hidden_ms / communication_ms
@@ -371,6 +374,7 @@ static void show(const run *r, const step_view *s)
         .evaluated = s->evaluated,
         .eval_loss = s->evaluated ? r->eval.loss : 0,
         .eval_accuracy = s->evaluated ? r->eval.accuracy : 0,
+        .eval_bits_per_byte = s->evaluated ? r->eval.bits_per_byte : 0,
     };
     r->hooks->progress(&progress, r->hooks->ctx);
 }
@@ -540,6 +544,8 @@ static cadre_status finish(run *r, cadre_train_summary *out)
         .loss = cadre_tally_loss(&r->tally),
         .eval_loss = r->evaluated ? r->eval.loss : (double)NAN,
         .eval_accuracy = r->evaluated ? r->eval.accuracy : (double)NAN,
+        .eval_bits_per_byte =
+            r->evaluated ? r->eval.bits_per_byte : (double)NAN,
         .samples_per_second = cadre_tally_samples_per_second(&r->tally),
         .step_ms_median = cadre_tally_median_ms(&r->tally),
         .params_hash = cadre_model_hash(r->task.model),

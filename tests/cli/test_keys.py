@@ -87,14 +87,16 @@ class Keys(harness.CommandTest):
                 "train.precision=bf16", "train.threads_per_leaf=2",
                 "optim.name=lars", "optim.name=lamb",
                 "parallel.mode=zero2", "parallel.mode=fedavg",
-                "parallel.transport=ucx", "model.heads=2"):
+                "parallel.transport=ucx"):
             with self.subTest(assignment):
                 self.refused(2, "not built yet", "train", "mlp-fashion",
                              "--set", assignment)
-        self.refused(2, "not built yet", "train", "gpt-kjv")
+        self.refused(2, "not built yet", "train", "resnet18-fashion")
         self.refused(2, "has one size", "train", "cnn-fashion", "--set",
                      "model.width=16")
-        self.refused(2, "not built yet", "generate", "x")
+        self.refused(2, "has no attention", "train", "cnn-fashion", "--set",
+                     "model.heads=2")
+        self.refused(2, "not built yet", "plan")
 
     def test_what_is_built_can_be_said(self):
         self.config("--set", "train.precision=f32", "--set",
@@ -178,7 +180,7 @@ class Keys(harness.CommandTest):
                      "--set", "train.global_batch=601")
 
     def test_help_fits_a_screen_and_keys_are_listed(self):
-        for command in ("train", "eval", "run"):
+        for command in ("train", "eval", "run", "generate"):
             done = self.cadre(command, "--help")
             self.assertEqual(done.returncode, 0)
             lines = done.stdout.splitlines()

@@ -105,7 +105,7 @@ static void refused(const trial *t, cadre_status status, const char *words)
 {
     cadre_dataset *dataset = NULL;
     CHECK_FAILS(
-        cadre_dataset_open("fashion", t->folder, CADRE_SPLIT_TEST, &dataset),
+        cadre_dataset_open("fashion", t->folder, CADRE_SPLIT_TEST, 0, &dataset),
         status, words);
     assert_null(dataset);
 }
@@ -124,8 +124,8 @@ static void refused_by_name(const trial *t, const char *name, const char *words)
 static void check_samples(const trial *t)
 {
     cadre_dataset *dataset = NULL;
-    CHECK_OK(
-        cadre_dataset_open("fashion", t->folder, CADRE_SPLIT_TEST, &dataset));
+    CHECK_OK(cadre_dataset_open(
+        "fashion", t->folder, CADRE_SPLIT_TEST, 0, &dataset));
     assert_int_equal(dataset->n_samples, SAMPLES);
     assert_int_equal(dataset->sample_elements, PIXELS);
     assert_int_equal(dataset->n_classes, 10);
@@ -161,8 +161,8 @@ static void reads_plain_and_gzipped_files(void **state)
 static uint64_t content_hash(const trial *t)
 {
     cadre_dataset *dataset = NULL;
-    CHECK_OK(
-        cadre_dataset_open("fashion", t->folder, CADRE_SPLIT_TEST, &dataset));
+    CHECK_OK(cadre_dataset_open(
+        "fashion", t->folder, CADRE_SPLIT_TEST, 0, &dataset));
     uint64_t hash = dataset->content_hash;
     cadre_dataset_close(dataset);
     return hash;
@@ -200,11 +200,11 @@ static void names_what_is_missing(void **state)
 
     cadre_dataset *dataset = NULL;
     CHECK_FAILS(cadre_dataset_open("fashion", "/nonexistent/folder",
-                    CADRE_SPLIT_TRAIN, &dataset),
+                    CADRE_SPLIT_TRAIN, 0, &dataset),
         CADRE_ERR_NOT_FOUND, "/nonexistent/folder/train-");
     CHECK_FAILS(
-        cadre_dataset_open("imagenet", NULL, CADRE_SPLIT_TRAIN, &dataset),
-        CADRE_ERR_NOT_FOUND, "'imagenet'; there is fashion");
+        cadre_dataset_open("imagenet", NULL, CADRE_SPLIT_TRAIN, 0, &dataset),
+        CADRE_ERR_NOT_FOUND, "'imagenet'; there are fashion and text");
     assert_null(dataset);
 }
 
@@ -340,7 +340,7 @@ static void every_allocation_may_fail(void **state)
     for (; status != CADRE_OK; failures++) {
         cadre_alloc_fail_after(failures);
         status = cadre_dataset_open(
-            "fashion", t->folder, CADRE_SPLIT_TEST, &dataset);
+            "fashion", t->folder, CADRE_SPLIT_TEST, 0, &dataset);
         cadre_alloc_fail_after(-1);
         assert_true(status == CADRE_OK || status == CADRE_ERR_NO_MEMORY);
         assert_in_range(failures, 0, 100);
@@ -358,7 +358,7 @@ static void reads_the_real_one(void **state)
     const int64_t counts[] = {60000, 10000};
     for (int s = 0; s < 2; s++) {
         cadre_dataset *dataset = NULL;
-        CHECK_OK(cadre_dataset_open("fashion", NULL, splits[s], &dataset));
+        CHECK_OK(cadre_dataset_open("fashion", NULL, splits[s], 0, &dataset));
         assert_int_equal(dataset->n_samples, counts[s]);
         int per_class[10] = {0};
         double sum = 0.0;

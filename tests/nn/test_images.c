@@ -14,7 +14,7 @@
 
 enum { SIDE = 12, PIXELS = SIDE * SIDE, CLASSES = 5, BATCH = 9, N_PARAMS = 6 };
 
-static const cadre_shape image = {1, SIDE, SIDE, 1};
+static const cadre_shape image = {1, SIDE, SIDE, 1, 0};
 
 // Channels that fill no block, a stride, and a ReLU that stands alone.
 static const cadre_layer layers[] = {
@@ -328,7 +328,8 @@ static void a_prediction_drops_nothing(void **state)
     const cadre_layer dropout = {.kind = "dropout", .rate = 0.5f};
     cadre_net *net = NULL;
     cadre_net_worker *worker = NULL;
-    CHECK_OK(cadre_net_create(&dropout, 1, (cadre_shape){3, 1, 1, 1}, 3, &net));
+    CHECK_OK(
+        cadre_net_create(&dropout, 1, (cadre_shape){3, 1, 1, 1, 0}, 3, &net));
     CHECK_OK(cadre_net_worker_create(net, (int64_t[]){1}, 1, &worker));
     const float x[] = {1.0f, 2.0f, 3.0f};
     float loss;

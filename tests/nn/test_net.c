@@ -7,11 +7,12 @@
 #include "nn/net.h"
 #include "support/check.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static cadre_shape row(int64_t elements)
 {
-    return (cadre_shape){elements, 1, 1, 1};
+    return (cadre_shape){elements, 1, 1, 1, 0};
 }
 
 static const cadre_layer mlp[] = {
@@ -64,7 +65,7 @@ static void describes_convolutions(void **state)
         {.kind = "linear", .name = "fc", .width = 3},
     };
     cadre_net *net = NULL;
-    const cadre_shape image = {2, 9, 6, 1};
+    const cadre_shape image = {2, 9, 6, 1, 0};
     CHECK_OK(cadre_net_create(layers, 2, image, 3, &net));
     assert_int_equal(cadre_net_param_count(net), 4);
     const cadre_net_param *weight = cadre_net_param_at(net, 0);
@@ -106,12 +107,115 @@ static void refuses_images_that_make_no_sense(void **state)
         {{.kind = "relayout"}, "there is no kind 'relayout'"},
     };
     cadre_net *net = NULL;
-    const cadre_shape image = {1, 8, 8, 1};
+    const cadre_shape image = {1, 8, 8, 1, 0};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         CHECK_FAILS(cadre_net_create(&cases[i].layer, 1, image, 64, &net),
             CADRE_ERR_INVALID_ARG, cases[i].words);
     }
     assert_null(net);
+}
+
+static const cadre_shape text = {1, 1, 1, 1, 9};
+
+static void refuses_texts_that_make_no_sense(void **state)
+{
+    (void)state;
+    const cadre_layer embed = {
+        .kind = "embedding", .name = "tok", .width = 6, .vocabulary = 64};
+    const struct {
+        cadre_layer layer;
+        const char *words;
+    } cases[] = {
+        {{.kind = "embedding", .width = 6, .vocabulary = 64}, "needs a name"},
+        {{.kind = "embedding", .name = "e", .width = 6, .vocabulary = 64},
+            "and it comes first"},
+        {{.kind = "positions"}, "needs a name"},
+        {{.kind = "positions", .name = "p", .width = 6}, "has no width"},
+        {{.kind = "positions", .name = "p", .deviation = -1.0f},
+            "deviation -1"},
+        {{.kind = "layer_norm"}, "needs a name"},
+        {{.kind = "causal_attention", .heads = 0}, "0 heads of 2 channels"},
+        {{.kind = "causal_attention", .heads = 3}, "3 heads of 2 channels"},
+        {{.kind = "conv2d", .name = "c", .width = 3, .kernel = 1},
+            "conv2d works on images"},
+        {{.kind = "maxpool2d", .kernel = 1}, "maxpool2d works on images"},
+        {{.kind = "add"}, "add needs a residual before it"},
+        {{.kind = "residual"}, "the last residual has no add"},
+        {{.kind = "unembedding"}, "tied has to name an embedding"},
+        {{.kind = "unembedding", .tied = "kot"},
+            "tied has to name an embedding"},
+        {{.kind = "gelu", .tied = "tok"}, "gelu has no tied"},
+        {{.kind = "gelu", .heads = 1}, "gelu has no heads"},
+    };
+    cadre_net *net = NULL;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const cadre_layer layers[] = {embed, cases[i].layer};
+        CHECK_FAILS(cadre_net_create(layers, 2, text, 64, &net),
+            CADRE_ERR_INVALID_ARG, cases[i].words);
+    }
+    const cadre_layer lone[] = {
+        {.kind = "causal_attention", .heads = 1}, {.kind = "positions"}};
+    CHECK_FAILS(cadre_net_create(&lone[0], 1, row(6), 2, &net),
+        CADRE_ERR_INVALID_ARG, "works on text");
+    CHECK_FAILS(cadre_net_create(&lone[1], 1, row(6), 6, &net),
+        CADRE_ERR_INVALID_ARG, "positions works on text");
+    assert_null(net);
+}
+
+static void refuses_pairs_that_do_not_fit(void **state)
+{
+    (void)state;
+    const cadre_layer wider[] = {{.kind = "residual"},
+        {.kind = "linear", .name = "a", .width = 4}, {.kind = "add"}};
+    const cadre_layer nested[] = {
+        {.kind = "residual"}, {.kind = "residual"}, {.kind = "add"}};
+    const cadre_layer ties[] = {
+        {.kind = "embedding", .name = "tok", .width = 6, .vocabulary = 64},
+        {.kind = "linear", .name = "a", .width = 5},
+        {.kind = "unembedding", .tied = "tok"}};
+    cadre_net *net = NULL;
+    CHECK_FAILS(cadre_net_create(wider, 3, row(5), 4, &net),
+        CADRE_ERR_INVALID_ARG,
+        "layer 3: what is added has 4 channels, what it is added to 5");
+    CHECK_FAILS(cadre_net_create(nested, 3, row(5), 5, &net),
+        CADRE_ERR_INVALID_ARG, "layer 2: the residual before has no add");
+    CHECK_FAILS(cadre_net_create(ties, 3, text, 64, &net),
+        CADRE_ERR_INVALID_ARG, "unembedding of 5 channels, but 'tok' makes 6");
+    assert_null(net);
+}
+
+static void normal_values_follow_the_counters(void **state)
+{
+    (void)state;
+    const cadre_layer layer = {
+        .kind = "linear", .name = "fc", .width = 10, .deviation = 0.02f};
+    cadre_net *net = NULL;
+    CHECK_OK(cadre_net_create(&layer, 1, row(100), 10, &net));
+    static float weight[1000];
+    static float again[1000];
+    float bias[10];
+    cadre_net_initialize(net, 42, 0, weight);
+    cadre_net_initialize(net, 42, 0, again);
+    cadre_net_initialize(net, 42, 1, bias);
+    assert_memory_equal(weight, again, sizeof(weight));
+    double sum = 0.0;
+    double squares = 0.0;
+    int n_inside = 0; // of one deviation
+    for (size_t i = 0; i < 1000; i++) {
+        sum += (double)weight[i];
+        squares += (double)weight[i] * (double)weight[i];
+        n_inside += fabsf(weight[i]) < 0.02f;
+    }
+    // Mean 0, variance 0.02^2, 68 % inside, each within 5 sigma.
+    assert_true(fabs(sum / 1000) < 5 * 0.02 / sqrt(1000));
+    assert_true(fabs(squares / 1000 - 4e-4) < 5 * 4e-4 * sqrt(2.0 / 1000));
+    assert_true(abs(n_inside - 683) < 5 * 15);
+    for (size_t i = 0; i < 10; i++) {
+        assert_true(bias[i] == 0.0f);
+    }
+    cadre_net_initialize(net, 43, 0, again);
+    assert_memory_not_equal(weight, again, sizeof(weight));
+    cadre_net_destroy(net);
 }
 
 static void initial_values_follow_the_counters(void **state)
@@ -238,6 +342,9 @@ int main(void)
         cmocka_unit_test(describes_parameters),
         cmocka_unit_test(describes_convolutions),
         cmocka_unit_test(refuses_images_that_make_no_sense),
+        cmocka_unit_test(refuses_texts_that_make_no_sense),
+        cmocka_unit_test(refuses_pairs_that_do_not_fit),
+        cmocka_unit_test(normal_values_follow_the_counters),
         cmocka_unit_test(initial_values_follow_the_counters),
         cmocka_unit_test(refuses_what_makes_no_sense),
         cmocka_unit_test(every_allocation_may_fail),

@@ -5,133 +5,15 @@
 // tools/make_nn_references.py).
 
 #include "base/alloc.h"
-#include "base/number.h"
 #include "data/dataset.h"
 #include "nn/formula.h"
 #include "nn/layer.h"
+#include "nn/reference.h"
 #include "nn/softmax_cross_entropy.h"
 #include "support/check.h"
 #include "train/recipe.h"
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-
-enum { MOST_STORED = 8192 };
-
-typedef char word[32];
-
-// An entry of references.txt.
-typedef struct reference {
-    word kind;
-    word tensor;
-    int n;
-    int i;
-    int o;
-    int height; // and on: of images, else 0
-    int width;
-    int kernel;
-    int stride;
-    int padding;
-    size_t step;
-    size_t count;
-    double norm;
-    float values[MOST_STORED];
-} reference;
-
-static FILE *references_open(void)
-{
-    FILE *file = fopen(CADRE_NN_REFERENCES, "re");
-    assert_non_null(file);
-    return file;
-}
-
-static int64_t read_int(FILE *file)
-{
-    word text;
-    int64_t value = 0;
-    assert_int_equal(fscanf(file, "%31s", text), 1);
-    assert_true(cadre_parse_int(text, 0, INT32_MAX, &value));
-    return value;
-}
-
-static float read_pattern(FILE *file)
-{
-    word text;
-    char *end = NULL;
-    assert_int_equal(fscanf(file, "%31s", text), 1);
-    uint32_t pattern = (uint32_t)strtoul(text, &end, 16);
-    assert_true(end == text + 8);
-    float value;
-    memcpy(&value, &pattern, sizeof(value));
-    return value;
-}
-
-static bool is_image(const reference *r)
-{
-    return strstr(r->kind, "2d") != NULL;
-}
-
-static bool is_net(const reference *r)
-{
-    return strstr(r->kind, "-fashion") != NULL;
-}
-
-static bool read_reference(FILE *file, reference *r)
-{
-    if (fscanf(file, "%31s", r->kind) != 1) {
-        return false;
-    }
-    r->n = (int)read_int(file);
-    r->i = (int)read_int(file);
-    r->o = (int)read_int(file);
-    int *window[] = {
-        &r->height, &r->width, &r->kernel, &r->stride, &r->padding};
-    for (size_t k = 0; k < sizeof(window) / sizeof(window[0]); k++) {
-        *window[k] = is_image(r) ? (int)read_int(file) : 0;
-    }
-    assert_int_equal(fscanf(file, "%31s", r->tensor), 1);
-    r->step = (size_t)read_int(file);
-    r->count = (size_t)read_int(file);
-    word norm;
-    assert_int_equal(fscanf(file, "%31s", norm), 1);
-    assert_true(cadre_parse_double(norm, &r->norm));
-    assert_in_range(r->count, 1, MOST_STORED);
-    for (size_t k = 0; k < r->count; k++) {
-        r->values[k] = read_pattern(file);
-    }
-    return true;
-}
-
-// ||ours - theirs|| / ||theirs|| over the stored elements, and the norms of all
-// of them, within 1e-5.
-static void compare(const reference *r, const float *ours, size_t count)
-{
-    assert_int_equal((count - 1) / r->step + 1, r->count);
-    double difference = 0.0;
-    double theirs = 0.0;
-    double all = 0.0;
-    for (size_t k = 0; k < r->count; k++) {
-        double d = (double)ours[k * r->step] - (double)r->values[k];
-        difference += d * d;
-        theirs += (double)r->values[k] * (double)r->values[k];
-    }
-    for (size_t k = 0; k < count; k++) {
-        all += (double)ours[k] * (double)ours[k];
-    }
-    double error = sqrt(difference) / sqrt(theirs);
-    double norm_error = fabs(sqrt(all) - r->norm) / r->norm;
-    if (!(error <= 1e-5) || !(norm_error <= 1e-5)) {
-        fail_msg("%s %d x %d -> %d: %s is off by %g, its norm by %g", r->kind,
-            r->n, r->i, r->o, r->tensor, error, norm_error);
-    }
-}
-
-static float *floats(size_t count)
-{
-    float *values = cadre_alloc_array(count, sizeof(*values));
-    assert_non_null(values);
-    return values;
-}
 
 // A matrix of the formula's values, whose rows lie further apart than they
 // must; what is between them is NaN, which would show in any result.
@@ -267,7 +149,7 @@ static void plan_alone(const reference *r, cadre_shape in, trial *t)
 static void check_rows(const reference *r)
 {
     trial t = {0};
-    plan_alone(r, (cadre_shape){r->i, 1, 1, 1}, &t);
+    plan_alone(r, (cadre_shape){r->i, 1, 1, 1, 0}, &t);
     fill_params(r, (size_t)r->i, &t);
     t.x = matrix(FORMULA_X, r->n, r->i, 1.0f);
     t.dy = matrix(FORMULA_DY, r->n, r->o, 1.0f);
@@ -334,7 +216,7 @@ static void compare_images(
 static void check_images_in(const reference *r, int64_t block)
 {
     trial t = {0};
-    plan_alone(r, (cadre_shape){r->i, r->height, r->width, block}, &t);
+    plan_alone(r, (cadre_shape){r->i, r->height, r->width, block, 0}, &t);
     size_t fan_in = (size_t)(r->i * r->kernel * r->kernel);
     fill_params(r, fan_in, &t);
     bool pool = t.plan.ops->n_params == 0;
@@ -355,7 +237,7 @@ static void check_images_in(const reference *r, int64_t block)
 static void check_images(const reference *r)
 {
     if (strcmp(r->kind, "conv2d") == 0) {
-        cadre_shape in = {r->i, r->height, r->width, 1};
+        cadre_shape in = {r->i, r->height, r->width, 1, 0};
         check_images_in(r, cadre_conv2d.input_block(in));
         return;
     }
@@ -448,13 +330,13 @@ static void start(const char *name, int batch, training *t)
 {
     const cadre_recipe *recipe;
     CHECK_OK(cadre_recipe_find(name, &recipe));
-    const cadre_shape image = {1, 28, 28, 1};
+    const cadre_shape image = {1, 28, 28, 1, 0};
     CHECK_OK(
         cadre_net_create(recipe->layers, recipe->n_layers, image, 10, &t->net));
     CHECK_OK(
         cadre_net_worker_create(t->net, (int64_t[]){batch}, 1, &t->worker));
     CHECK_OK(
-        cadre_dataset_open("fashion", NULL, CADRE_SPLIT_TRAIN, &t->dataset));
+        cadre_dataset_open("fashion", NULL, CADRE_SPLIT_TRAIN, 0, &t->dataset));
     t->batch = batch;
     t->n_params = cadre_net_param_count(t->net);
     assert_in_range(t->n_params, 1, MOST_PARAMS);

@@ -81,7 +81,7 @@ static void a_signal_does_not_disturb_a_convolution(void **state)
         IMAGES = N * CHANNELS * SIDE * SIDE,
         WEIGHTS = CHANNELS * CHANNELS * 9
     };
-    const cadre_shape shape = {CHANNELS, SIDE, SIDE, cadre_compute_block()};
+    const cadre_shape shape = {CHANNELS, SIDE, SIDE, cadre_compute_block(), 0};
     const cadre_conv_options options = {.n_samples = N,
         .in = shape,
         .out = shape,

@@ -49,7 +49,7 @@ static float *floats(size_t count)
 
 static cadre_shape row(int64_t elements)
 {
-    return (cadre_shape){elements, 1, 1, 1};
+    return (cadre_shape){elements, 1, 1, 1, 0};
 }
 
 static int set_up(void **state)

@@ -13,7 +13,8 @@ static cadre_net *tiny_net(void)
     static const cadre_layer layers[] = {
         {.kind = "linear", .name = "fc", .width = 2}};
     cadre_net *net;
-    CHECK_OK(cadre_net_create(layers, 1, (cadre_shape){3, 1, 1, 1}, 2, &net));
+    CHECK_OK(
+        cadre_net_create(layers, 1, (cadre_shape){3, 1, 1, 1, 0}, 2, &net));
     return net;
 }
 

@@ -22,7 +22,7 @@ static void knows_nothing_before_a_step(void **state)
 {
     (void)state;
     cadre_tally t;
-    CHECK_OK(cadre_tally_init(&t, 10));
+    CHECK_OK(cadre_tally_init(&t, 10, 1));
     assert_true(isnan(cadre_tally_loss(&t)));
     assert_true(isnan(cadre_tally_samples_per_second(&t)));
     assert_true(isnan(cadre_tally_median_ms(&t)));
@@ -33,7 +33,7 @@ static void loss_is_the_mean_of_the_last_ten(void **state)
 {
     (void)state;
     cadre_tally t;
-    CHECK_OK(cadre_tally_init(&t, 100));
+    CHECK_OK(cadre_tally_init(&t, 100, 1));
     add(&t, 3, 1);
     add(&t, 5, 1);
     assert_true(cadre_tally_loss(&t) == 4);
@@ -48,7 +48,7 @@ static void a_loss_that_is_not_finite_shows(void **state)
 {
     (void)state;
     cadre_tally t;
-    CHECK_OK(cadre_tally_init(&t, 100));
+    CHECK_OK(cadre_tally_init(&t, 100, 1));
     add(&t, (double)NAN, 1);
     assert_true(isnan(cadre_tally_loss(&t)));
     assert_int_equal(t.n_skipped, 1);
@@ -59,7 +59,7 @@ static void the_first_five_steps_have_no_speed(void **state)
 {
     (void)state;
     cadre_tally t;
-    CHECK_OK(cadre_tally_init(&t, 8));
+    CHECK_OK(cadre_tally_init(&t, 8, 1));
     for (int i = 0; i < 5; i++) {
         add(&t, 1, 1000000000);
     }
@@ -79,7 +79,7 @@ static void the_median_of_an_even_number_is_between_two(void **state)
 {
     (void)state;
     cadre_tally t;
-    CHECK_OK(cadre_tally_init(&t, 9));
+    CHECK_OK(cadre_tally_init(&t, 9, 1));
     for (int i = 0; i < 5; i++) {
         add(&t, 1, 1);
     }
@@ -97,9 +97,9 @@ static void a_run_that_goes_on_has_the_losses_from_before(void **state)
     cadre_tally whole;
     cadre_tally first;
     cadre_tally rest;
-    CHECK_OK(cadre_tally_init(&whole, 30));
-    CHECK_OK(cadre_tally_init(&first, 30));
-    CHECK_OK(cadre_tally_init(&rest, 30));
+    CHECK_OK(cadre_tally_init(&whole, 30, 1));
+    CHECK_OK(cadre_tally_init(&first, 30, 1));
+    CHECK_OK(cadre_tally_init(&rest, 30, 1));
     for (int i = 1; i <= 14; i++) {
         add(&whole, i * 0.1, 1);
         add(&first, i * 0.1, 1);

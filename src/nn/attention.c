@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Causal self-attention of several heads: y = softmax(q k^T / sqrt(D)) v for
+// each head, a token seeing itself and those before it.  A row of x has q, k and
+// v one after another, and in each the heads one after another.
+//
+// Never the whole matrix of scores: a block of queries at a time meets the keys
+// up to its last, so that what lies beyond is not computed, and backward
+// computes the scores again.
+//
+// Letters: T tokens of a text, C channels of y, D = C / heads; s scores, p their
+// softmax.
+//
+// Memory:  scratch for the scores of a block, and their gradient; a state keeps
+//          of each row of p what it was made with.
+// Threads: one at a time per state.
+
+#include "base/alloc.h"
+#include "base/fail.h"
+#include "nn/compute.h"
+#include "nn/exp.h"
+#include "nn/lanes.h"
+#include "nn/layer.h"
+#include <math.h>
+#include <string.h>
+
+// Queries of a block: enough for a product to be fast, few enough that scores
+// of a thousand keys stay in the second cache.
+enum { BLOCK = 64 };
+
+// p = e^(s * scale - top) * share.
+typedef struct softmax_row {
+    float top;
+    float share;
+} softmax_row;
+
+typedef struct attention_state {
+    cadre_layer_state base;
+    softmax_row rows[]; // (samples, heads, T)
+} attention_state;
+
+static softmax_row *rows_of(cadre_layer_state *state)
+{
+    return ((attention_state *)state)->rows;
+}
+
+static cadre_status plan_attention(
+    const cadre_layer *layer, cadre_layer_plan *plan)
+{
+    int64_t width = plan->in.channels / 3;
+    if (plan->in.tokens == 0 || plan->in.channels % 3 != 0) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "causal_attention works on text with three numbers of channels "
+            "alike, and this has %lld",
+            (long long)plan->in.channels);
+    }
+    if (layer->heads < 1 || width % layer->heads != 0) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "causal_attention with %lld heads of %lld channels: heads have to "
+            "be alike",
+            (long long)layer->heads, (long long)width);
+    }
+    plan->heads = layer->heads;
+    plan->out = plan->in;
+    plan->out.channels = width;
+    plan->scratch = (size_t)(2 * BLOCK * cadre_matrix_stride(plan->in.tokens));
+    return CADRE_OK;
+}
+
+static cadre_status prepare(
+    const cadre_layer_plan *plan, int64_t n_samples, cadre_layer_state **out)
+{
+    size_t n_rows = (size_t)(n_samples * plan->heads * plan->in.tokens);
+    attention_state *state =
+        cadre_alloc_flex(sizeof(*state), n_rows, sizeof(state->rows[0]));
+    if (state == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    state->base.scratch = plan->scratch;
+    *out = &state->base;
+    return CADRE_OK;
+}
+
+static void release(cadre_layer_state *state)
+{
+    cadre_free(state);
+}
+
+// The first `seen` scores of a row to p; those behind them to 0.
+CADRE_VECTOR_BODY void softmax_body(
+    float *s, int64_t seen, int64_t n, float scale, softmax_row *row)
+{
+    float top = cadre_lanes_max(s, seen) * scale;
+    for (int64_t i = 0; i < seen; i++) {
+        s[i] = cadre_exp(s[i] * scale - top);
+    }
+    float share = 1.0f / cadre_lanes_sum(s, seen);
+    for (int64_t i = 0; i < seen; i++) {
+        s[i] *= share;
+    }
+    for (int64_t i = seen; i < n; i++) {
+        s[i] = 0.0f;
+    }
+    *row = (softmax_row){top, share};
+}
+CADRE_VECTOR(softmax,
+    (float *s, int64_t seen, int64_t n, float scale, softmax_row *row),
+    (s, seen, n, scale, row));
+
+// The same p again, and dp to ds = p (dp - dp p) * scale; dp p is that of the
+// whole row, which y knows.
+CADRE_VECTOR_BODY void softmax_gradient_body(float *restrict s,
+    float *restrict dp, int64_t seen, int64_t n, float scale, softmax_row row,
+    const float *restrict y, const float *restrict dy, int64_t depth)
+{
+    float common = cadre_lanes_dot(y, dy, 0.0f, depth);
+    for (int64_t i = 0; i < seen; i++) {
+        s[i] = cadre_exp(s[i] * scale - row.top) * row.share;
+        dp[i] = s[i] * (dp[i] - common) * scale;
+    }
+    for (int64_t i = seen; i < n; i++) {
+        s[i] = 0.0f;
+        dp[i] = 0.0f;
+    }
+}
+CADRE_VECTOR(softmax_gradient,
+    (float *restrict s, float *restrict dp, int64_t seen, int64_t n,
+        float scale, softmax_row row, const float *restrict y,
+        const float *restrict dy, int64_t depth),
+    (s, dp, seen, n, scale, row, y, dy, depth));
+
+// One block of queries of one head of one text.
+typedef struct block {
+    int64_t first_row; // of the text, in x
+    int64_t head;
+    int64_t first; // query, in the text
+    int64_t n;     // queries
+    int64_t n_keys;
+    softmax_row *rows; // of its queries
+} block;
+
+typedef enum part { QUERY, KEY, VALUE } part;
+
+static int64_t depth_of(const cadre_layer_plan *plan)
+{
+    return plan->out.channels / plan->heads;
+}
+
+static float scale_of(const cadre_layer_plan *plan)
+{
+    return 1.0f / sqrtf((float)depth_of(plan));
+}
+
+// Where the block's queries, keys or values lie, in a matrix like x.
+static cadre_matrix slice(
+    const cadre_layer_plan *plan, const block *b, part which, cadre_matrix m)
+{
+    int64_t depth = depth_of(plan);
+    bool queries = which == QUERY;
+    int64_t row = b->first_row + (queries ? b->first : 0);
+    int64_t column = (int64_t)which * plan->out.channels + b->head * depth;
+    return (cadre_matrix){cadre_matrix_row(m, row) + column,
+        queries ? b->n : b->n_keys, depth, m.stride};
+}
+
+static cadre_matrix_view view(const cadre_layer_plan *plan, const block *b,
+    part which, cadre_matrix_view m)
+{
+    int64_t depth = depth_of(plan);
+    bool queries = which == QUERY;
+    int64_t row = b->first_row + (queries ? b->first : 0);
+    int64_t column = (int64_t)which * plan->out.channels + b->head * depth;
+    return (cadre_matrix_view){cadre_matrix_view_row(m, row) + column,
+        queries ? b->n : b->n_keys, depth, m.stride};
+}
+
+static cadre_matrix scores(const cadre_layer_call *call, const block *b, int i)
+{
+    int64_t stride = cadre_matrix_stride(call->plan->in.tokens);
+    return (cadre_matrix){
+        call->scratch + i * BLOCK * stride, b->n, b->n_keys, stride};
+}
+
+static cadre_factor plain(cadre_matrix_view m)
+{
+    return (cadre_factor){m, false};
+}
+
+static cadre_factor turned(cadre_matrix_view m)
+{
+    return (cadre_factor){m, true};
+}
+
+static cadre_status forward_block(
+    const cadre_layer_call *call, const block *b, cadre_matrix y)
+{
+    const cadre_layer_plan *plan = call->plan;
+    cadre_matrix s = scores(call, b, 0);
+    CADRE_TRY(cadre_compute_product(plain(view(plan, b, QUERY, call->x)),
+        turned(view(plan, b, KEY, call->x)), s));
+    for (int64_t q = 0; q < b->n; q++) {
+        softmax[cadre_isa_in_use()](cadre_matrix_row(s, q), b->first + q + 1,
+            b->n_keys, scale_of(plan), &b->rows[q]);
+    }
+    return cadre_compute_product(plain(cadre_matrix_read(s)),
+        plain(view(plan, b, VALUE, call->x)), slice(plan, b, QUERY, y));
+}
+
+static cadre_status backward_block(
+    const cadre_layer_call *call, const block *b, cadre_matrix dx)
+{
+    const cadre_layer_plan *plan = call->plan;
+    cadre_matrix_view query = view(plan, b, QUERY, call->x);
+    cadre_matrix_view key = view(plan, b, KEY, call->x);
+    cadre_matrix_view y = view(plan, b, QUERY, call->y);
+    cadre_matrix_view dy = view(plan, b, QUERY, call->dy);
+    cadre_matrix s = scores(call, b, 0);
+    cadre_matrix ds = scores(call, b, 1);
+    CADRE_TRY(cadre_compute_product(plain(query), turned(key), s));
+    CADRE_TRY(cadre_compute_product(
+        plain(dy), turned(view(plan, b, VALUE, call->x)), ds));
+    for (int64_t q = 0; q < b->n; q++) {
+        softmax_gradient[cadre_isa_in_use()](cadre_matrix_row(s, q),
+            cadre_matrix_row(ds, q), b->first + q + 1, b->n_keys,
+            scale_of(plan), b->rows[q], cadre_matrix_view_row(y, q),
+            cadre_matrix_view_row(dy, q), y.columns);
+    }
+    cadre_matrix_view p = cadre_matrix_read(s);
+    cadre_matrix_view dp = cadre_matrix_read(ds);
+    CADRE_TRY(cadre_compute_product(
+        plain(dp), plain(key), slice(plan, b, QUERY, dx)));
+    // The last block comes first, and meets all keys: it writes, others add.
+    bool whole = b->n_keys == plan->in.tokens;
+    cadre_status (*put)(cadre_factor, cadre_factor, cadre_matrix) =
+        whole ? cadre_compute_product : cadre_compute_add_product;
+    CADRE_TRY(put(turned(dp), plain(query), slice(plan, b, KEY, dx)));
+    return put(turned(p), plain(dy), slice(plan, b, VALUE, dx));
+}
+
+// Calls back for each block, a text's last queries first.
+static cadre_status each_block(const cadre_layer_call *call, cadre_matrix to,
+    cadre_status (*work)(
+        const cadre_layer_call *call, const block *b, cadre_matrix to))
+{
+    const int64_t tokens = call->plan->in.tokens;
+    const int64_t heads = call->plan->heads;
+    softmax_row *rows = rows_of(call->state);
+    for (int64_t i = 0; i < to.rows / tokens * heads; i++) {
+        for (int64_t n_keys = tokens; n_keys > 0;) {
+            int64_t first = (n_keys - 1) / BLOCK * BLOCK;
+            const block b = {
+                .first_row = i / heads * tokens,
+                .head = i % heads,
+                .first = first,
+                .n = n_keys - first,
+                .n_keys = n_keys,
+                .rows = rows + i * tokens + first,
+            };
+            CADRE_TRY(work(call, &b, to));
+            n_keys = first;
+        }
+    }
+    return CADRE_OK;
+}
+
+static cadre_status forward(const cadre_layer_call *call, cadre_matrix y)
+{
+    return each_block(call, y, forward_block);
+}
+
+static cadre_status input_gradient(
+    const cadre_layer_call *call, cadre_matrix dx)
+{
+    return each_block(call, dx, backward_block);
+}
+
+const cadre_layer_ops cadre_causal_attention = {
+    .kind = "causal_attention",
+    .takes = CADRE_TAKES_HEADS,
+    .keeps_output = true,
+    .plan = plan_attention,
+    .prepare = prepare,
+    .release = release,
+    .forward = forward,
+    .input_gradient = input_gradient,
+};

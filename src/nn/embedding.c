@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// "embedding": y = W[x], a row of W (vocabulary, O) for each token.
+// "positions": y = x + W[t], with W (tokens of a text, O) and t the place of the
+// token in its text.
+//
+// Gradients of rows are added in the order of the tokens (docs/numerics.md
+// section 7).
+//
+// Threads: any.
+
+#include "base/check.h"
+#include "base/fail.h"
+#include "nn/layer.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { WIDEST = 1 << 16, MOST_TOKENS = 1 << 20 };
+
+static cadre_status check_text(const cadre_layer_plan *plan)
+{
+    if (plan->in.tokens == 0) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "%s works on text, and this is none", plan->ops->kind);
+    }
+    if (plan->name[0] == '\0') {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "%s needs a name for its parameter", plan->ops->kind);
+    }
+    return CADRE_OK;
+}
+
+static cadre_status plan_embedding(
+    const cadre_layer *layer, cadre_layer_plan *plan)
+{
+    CADRE_TRY(check_text(plan));
+    if (layer->vocabulary < 1 || layer->vocabulary > MOST_TOKENS ||
+        layer->width < 1 || layer->width > WIDEST || plan->in.channels != 1) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "embedding of %lld tokens in %lld channels: up to %d and %d are "
+            "possible, and it comes first",
+            (long long)layer->vocabulary, (long long)layer->width,
+            (int)MOST_TOKENS, (int)WIDEST);
+    }
+    plan->vocabulary = layer->vocabulary;
+    plan->deviation = layer->deviation;
+    plan->out = (cadre_shape){layer->width, 1, 1, 1, plan->in.tokens};
+    return CADRE_OK;
+}
+
+static cadre_status plan_positions(
+    const cadre_layer *layer, cadre_layer_plan *plan)
+{
+    CADRE_TRY(check_text(plan));
+    plan->vocabulary = plan->in.tokens;
+    plan->deviation = layer->deviation;
+    plan->out = plan->in;
+    return CADRE_OK;
+}
+
+// As PyTorch: normal, of deviation 1 if nothing else is said.
+static void describe(
+    const cadre_layer_plan *plan, int i, cadre_net_param *param)
+{
+    (void)i;
+    param->shape[0] = plan->vocabulary;
+    param->shape[1] = plan->out.channels;
+    param->n_dims = 2;
+    param->init_deviation = plan->deviation > 0 ? plan->deviation : 1.0f;
+    snprintf(param->name, sizeof(param->name), "%s.weight", plan->name);
+}
+
+static int64_t token_of(const cadre_layer_call *call, int64_t row)
+{
+    int64_t token = (int64_t)*cadre_matrix_view_row(call->x, row);
+    CADRE_ASSERT(token >= 0 && token < call->plan->vocabulary);
+    return token;
+}
+
+static int64_t place_of(const cadre_layer_call *call, int64_t row)
+{
+    return row % call->plan->vocabulary;
+}
+
+static void add_row(float *restrict to, const float *restrict from, int64_t n)
+{
+    for (int64_t o = 0; o < n; o++) {
+        to[o] += from[o];
+    }
+}
+
+static cadre_status look_up(const cadre_layer_call *call, cadre_matrix y)
+{
+    for (int64_t n = 0; n < y.rows; n++) {
+        memcpy(cadre_matrix_row(y, n),
+            call->params[0] + token_of(call, n) * y.columns,
+            (size_t)y.columns * sizeof(*y.data));
+    }
+    return CADRE_OK;
+}
+
+static cadre_status add_positions(const cadre_layer_call *call, cadre_matrix y)
+{
+    for (int64_t n = 0; n < y.rows; n++) {
+        float *row = cadre_matrix_row(y, n);
+        if (y.data != call->x.data) {
+            memcpy(row, cadre_matrix_view_row(call->x, n),
+                (size_t)y.columns * sizeof(*y.data));
+        }
+        add_row(
+            row, call->params[0] + place_of(call, n) * y.columns, y.columns);
+    }
+    return CADRE_OK;
+}
+
+static cadre_status add_gradients(const cadre_layer_call *call,
+    int64_t (*which)(const cadre_layer_call *call, int64_t row), float *grad)
+{
+    int64_t width = call->dy.columns;
+    memset(grad, 0, (size_t)(call->plan->vocabulary * width) * sizeof(*grad));
+    for (int64_t n = 0; n < call->dy.rows; n++) {
+        add_row(grad + which(call, n) * width,
+            cadre_matrix_view_row(call->dy, n), width);
+    }
+    return CADRE_OK;
+}
+
+static cadre_status embedding_gradient(
+    const cadre_layer_call *call, int i, float *grad)
+{
+    (void)i;
+    return add_gradients(call, token_of, grad);
+}
+
+static cadre_status positions_gradient(
+    const cadre_layer_call *call, int i, float *grad)
+{
+    (void)i;
+    return add_gradients(call, place_of, grad);
+}
+
+static cadre_status pass_down(const cadre_layer_call *call, cadre_matrix dx)
+{
+    for (int64_t n = 0; n < dx.rows && dx.data != call->dy.data; n++) {
+        memcpy(cadre_matrix_row(dx, n), cadre_matrix_view_row(call->dy, n),
+            (size_t)dx.columns * sizeof(*dx.data));
+    }
+    return CADRE_OK;
+}
+
+// It is first, and tokens have no gradient.
+const cadre_layer_ops cadre_embedding = {
+    .kind = "embedding",
+    .takes = CADRE_TAKES_WIDTH | CADRE_TAKES_VOCABULARY | CADRE_TAKES_DEVIATION,
+    .n_params = 1,
+    .plan = plan_embedding,
+    .param = describe,
+    .forward = look_up,
+    .param_gradient = embedding_gradient,
+};
+
+const cadre_layer_ops cadre_positions = {
+    .kind = "positions",
+    .takes = CADRE_TAKES_DEVIATION,
+    .n_params = 1,
+    .in_place = true,
+    .plan = plan_positions,
+    .param = describe,
+    .forward = add_positions,
+    .param_gradient = positions_gradient,
+    .input_gradient = pass_down,
+};

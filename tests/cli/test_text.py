@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""cadre train, eval and generate with a GPT, on a text that is small.
+
+    test_text.py CADRE
+"""
+
+import json
+import math
+import subprocess
+
+import harness
+
+SIZE = ("model.layers=2", "model.width=24", "model.heads=2", "model.context=16",
+        "train.global_batch=12", "train.log_every=5", "parallel.leaves=6",
+        "optim.lr=0.01")
+
+
+class Text(harness.CommandTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.text = cls.folder / "text"
+        cls.text.write_text("In the beginning was the word. " * 150)
+
+    def gpt_arguments(self, *arguments, out=None, steps=10):
+        keys = (*SIZE, f"data.path={self.text}")
+        return ("train", "gpt-kjv-small", "--steps", steps, "--out",
+                out or self.new_out(),
+                *(word for key in keys for word in ("--set", key)), *arguments)
+
+    def gpt(self, *arguments, steps=10):
+        out = self.new_out()
+        done = self.cadre(*self.gpt_arguments(*arguments, out=out, steps=steps))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("bits per byte", done.stdout)
+        return out, json.loads((out / "summary.json").read_text())
+
+    def test_every_way_gives_the_bits_of_one_rank(self):
+        _, wanted = self.gpt()
+        for way in (("-n", "2"), ("-n", "3", "--set", "parallel.mode=zero1"),
+                    ("-n", "5", "--set", "parallel.transport=tcp"),
+                    ("-n", "2", "--threads", "2", "--set",
+                     "parallel.transport=inproc")):
+            with self.subTest(way):
+                _, found = self.gpt(*way)
+                for field in ("params_hash", "identity", "loss", "eval"):
+                    self.assertEqual(found[field], wanted[field])
+
+    def test_tokens_and_bits_are_told(self):
+        out, summary = self.gpt("--set", "train.eval_every=5")
+        self.assertTrue(math.isclose(summary["tokens_per_second"],
+                                     16 * summary["samples_per_second"]))
+        self.assertEqual(set(summary["eval"]),
+                         {"loss", "bits_per_byte", "samples"})
+        self.assertTrue(math.isclose(summary["eval"]["bits_per_byte"],
+                                     summary["eval"]["loss"] / math.log(2)))
+        lines = [json.loads(line) for line in
+                 (out / "metrics.jsonl").read_text().splitlines()]
+        self.assertEqual([line["step"] for line in lines], [5, 10])
+        for line in lines:
+            self.assertTrue(math.isclose(line["tokens_per_second"],
+                                         16 * line["samples_per_second"]))
+            self.assertIn("eval_bits_per_byte", line)
+            self.assertNotIn("eval_accuracy", line)
+        self.assertIn(b"eval/bits_per_byte",
+                      next(out.glob("events.out.*")).read_bytes())
+        self.assertIn("test bits per byte",
+                      (out / "report.html").read_text())
+
+        found = json.loads(self.cadre("eval", out, "--json").stdout)
+        self.assertEqual(found["bits_per_byte"],
+                         summary["eval"]["bits_per_byte"])
+        self.assertEqual(found["params_hash"], summary["params_hash"])
+        self.assertIn("bits per byte", self.cadre("eval", out).stdout)
+
+    def test_the_command_that_reproduces_a_run_does(self):
+        out, summary = self.gpt("-n", "3")
+        command = summary["reproduce"].replace(
+            "cadre ", f"{harness.CADRE} ", 1) + " --out again"
+        subprocess.run(command, shell=True, check=True, timeout=120,
+                       cwd=self.folder, env=harness.environment(),
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        again = json.loads((self.folder / "again/summary.json").read_text())
+        self.assertEqual(again["params_hash"], summary["params_hash"])
+
+    def generate(self, *arguments):
+        """Bytes, which need not be UTF-8."""
+        done = subprocess.run(
+            [harness.CADRE, "generate", *map(str, arguments)], timeout=60,
+            capture_output=True, env=harness.environment())
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        return done.stdout
+
+    def test_generate_goes_on_with_what_was_learned(self):
+        out, summary = self.gpt(steps=250)
+        self.assertLess(summary["eval"]["bits_per_byte"], 0.5)
+        go_on = (out, "--prompt", "In the ", "--length", 24)
+        self.assertEqual(self.generate(*go_on, "--temperature", "0"),
+                         b"beginning was the word. \n")
+        drawn = self.generate(*go_on)
+        self.assertEqual(self.generate(*go_on), drawn)
+        wild = (*go_on, "--temperature", "9", "--seed")
+        self.assertNotEqual(self.generate(*wild, 3), self.generate(*wild, 4))
+
+    def test_generate_refuses_what_makes_no_sense(self):
+        out, _ = self.gpt(steps=1)
+        images, _ = self.train(steps=1)
+        prompt = ("--prompt", "In")
+        self.refused(2, "--prompt", "generate", out)
+        self.refused(2, "--prompt", "generate", out, "--prompt", "")
+        self.refused(2, "one run", "generate", *prompt)
+        self.refused(2, "none", "generate", "none", *prompt)
+        self.refused(2, "learns no text", "generate", images, *prompt)
+        for option in (("--length", "0"), ("--temperature", "-1"),
+                       ("--temperature", "hot"), ("--seed", "-1")):
+            self.refused(2, option[0], "generate", out, *prompt, *option)
+        path = out / "model.safetensors"
+        path.write_bytes(path.read_bytes()[:-1])
+        self.refused(4, "model.safetensors", "generate", out, *prompt)
+        path.unlink()
+        self.refused(2, "model.safetensors", "generate", out, *prompt)
+
+    def test_text_that_makes_no_sense_is_refused(self):
+        for keys, words in (
+                (("data.path=/nonexistent",), "a file of text"),
+                (("data.path=/tmp",), "/tmp"),
+                (("model.heads=5",), "model.heads 5"),
+                (("model.context=5000",), "model.context 5000"),
+                (("model.layers=0",), "model.layers is 0")):
+            with self.subTest(keys):
+                self.refused(2, words, *self.gpt_arguments(
+                    *(word for key in keys for word in ("--set", key))))
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A GPT as a library call, with ranks that are threads, on a text made here.
+
+#include "cadre/train.h"
+
+#include "base/folder.h"
+#include "cadre/launch.h"
+#include "support/check.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { N_BYTES = 4000, PERIOD = 26 };
+
+static char folder[] = "/tmp/cadre-gpt-XXXXXX";
+
+static void path_of(const char *name, char path[CADRE_PATH_BYTES])
+{
+    snprintf(path, CADRE_PATH_BYTES, "%s/%s", folder, name);
+}
+
+// The alphabet, again and again.
+static int make_text(void **state)
+{
+    (void)state;
+    char path[CADRE_PATH_BYTES];
+    if (mkdtemp(folder) == NULL) {
+        return -1;
+    }
+    path_of("text", path);
+    FILE *stream = fopen(path, "wb");
+    if (stream == NULL) {
+        return -1;
+    }
+    for (int i = 0; i < N_BYTES; i++) {
+        fputc('a' + i % PERIOD, stream);
+    }
+    return fclose(stream);
+}
+
+static int remove_all(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "run/checkpoints/step-60", "run/checkpoints", "run"};
+    char path[CADRE_PATH_BYTES];
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        path_of(names[i], path);
+        if (cadre_folder_remove(path) != CADRE_OK) {
+            return -1;
+        }
+    }
+    path_of("text", path);
+    unlink(path);
+    return rmdir(folder);
+}
+
+static cadre_train_config tiny_config(void)
+{
+    cadre_train_config c;
+    CHECK_OK(cadre_recipe_config("gpt-kjv-small", &c));
+    path_of("text", c.data_path);
+    c.model_layers = 2;
+    c.model_width = 24;
+    c.model_heads = 3;
+    c.model_context = 20;
+    c.steps = 3;
+    c.global_batch = 13;
+    c.leaves = 6;
+    return c;
+}
+
+typedef struct job {
+    cadre_train_config config;
+    cadre_train_summary summary; // of rank 0, which has no text to release
+} job;
+
+static cadre_status train_rank(cadre_group *world, void *ctx)
+{
+    job *j = ctx;
+    cadre_train_summary summary;
+    cadre_status status = cadre_train(world, &j->config, NULL, &summary);
+    if (status != CADRE_OK) {
+        return status;
+    }
+    if (cadre_rank(world) == 0) {
+        j->summary = summary;
+        j->summary.json = NULL;
+    }
+    cadre_train_summary_release(&summary);
+    return CADRE_OK;
+}
+
+static cadre_train_summary train_on(int n_ranks, job *j)
+{
+    CHECK_OK(cadre_launch_threads(n_ranks, NULL, train_rank, j, NULL));
+    return j->summary;
+}
+
+// Uneven leaves, and passes that are smaller than leaves.
+static void the_bits_are_those_of_one_rank(void **state)
+{
+    (void)state;
+    static const struct {
+        int ranks;
+        int threads;
+        int fold;
+        cadre_mode mode;
+    } cases[] = {{1, 1, 0, CADRE_DDP}, {1, 3, 0, CADRE_DDP},
+        {2, 2, 1, CADRE_ZERO1}, {3, 1, 2, CADRE_DDP}, {5, 1, 0, CADRE_ZERO1}};
+    for (int micro_batch = 0; micro_batch <= 2; micro_batch += 2) {
+        cadre_train_summary wanted = {0};
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+            job j = {.config = tiny_config()};
+            j.config.micro_batch = micro_batch;
+            j.config.threads = cases[i].threads;
+            j.config.fold = cases[i].fold;
+            j.config.mode = cases[i].mode;
+            j.config.bucket_mb = i % 2 == 0 ? 25 : 0.02;
+            cadre_train_summary found = train_on(cases[i].ranks, &j);
+            wanted = i == 0 ? found : wanted;
+            assert_true(found.params_hash == wanted.params_hash);
+            assert_true(found.loss == wanted.loss);
+            assert_true(found.eval_loss == wanted.eval_loss);
+            assert_true(found.replicas_equal);
+        }
+    }
+}
+
+static void losses_are_of_bytes(void **state)
+{
+    (void)state;
+    job j = {.config = tiny_config()};
+    j.config.steps = 1;
+    j.config.lr = 0;
+    cadre_train_summary summary = train_on(1, &j);
+    // Nothing is learned yet: 8 bits, nearly.
+    assert_true(fabs(summary.eval_bits_per_byte - 8) < 0.1);
+    double bits = summary.eval_loss / log(2);
+    assert_true(fabs(bits - summary.eval_bits_per_byte) < 1e-12 * bits);
+    assert_true(isnan(summary.eval_accuracy));
+}
+
+typedef struct page {
+    char text[64];
+    int n;
+} page;
+
+static void take_byte(uint8_t byte, void *ctx)
+{
+    page *p = ctx;
+    p->text[p->n++] = (char)byte;
+}
+
+static cadre_status write_text(cadre_group *world, void *ctx)
+{
+    const cadre_train_config config = tiny_config();
+    char model[CADRE_PATH_BYTES];
+    path_of("run/model.safetensors", model);
+    return cadre_generate(world, &config, model, ctx);
+}
+
+static cadre_status generate(
+    const char *prompt, double temperature, uint64_t seed, page *p)
+{
+    *p = (page){.n = 0};
+    cadre_generate_options options = {
+        .prompt = prompt,
+        .length = 40,
+        .temperature = temperature,
+        .seed = seed,
+        .write = take_byte,
+        .ctx = p,
+    };
+    return cadre_launch_threads(1, NULL, write_text, &options, NULL);
+}
+
+static void writes_what_it_has_learned(void **state)
+{
+    (void)state;
+    job j = {.config = tiny_config()};
+    j.config.steps = 60;
+    j.config.lr = 0.01;
+    path_of("run", j.config.out);
+    cadre_train_summary summary = train_on(1, &j);
+    assert_true(summary.eval_bits_per_byte < 0.5);
+
+    // Longer than what the model looks back at, and further.
+    page p;
+    CHECK_OK(generate("abcdefghijklmnopqrstuvwxyzabc", 0, 1, &p));
+    assert_string_equal(p.text, "defghijklmnopqrstuvwxyzabcdefghijklmnopq");
+    CHECK_OK(generate("xyzabc", 0, 1, &p));
+    assert_memory_equal(p.text, "defghijk", 8);
+
+    // The seed decides what is drawn, and nothing else does.
+    page again;
+    page other;
+    CHECK_OK(generate("abc", 50, 1, &p));
+    CHECK_OK(generate("abc", 50, 1, &again));
+    CHECK_OK(generate("abc", 50, 2, &other));
+    assert_memory_equal(p.text, again.text, 40);
+    assert_memory_not_equal(p.text, other.text, 40);
+
+    CHECK_FAILS(
+        generate("", 1, 1, &p), CADRE_ERR_INVALID_ARG, "the prompt is empty");
+    CHECK_FAILS(generate("a", -1, 1, &p), CADRE_ERR_INVALID_ARG,
+        "neither may be below 0");
+    assert_int_equal(p.n, 0);
+}
+
+static void sizes_that_make_no_sense_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        int layers;
+        int width;
+        int heads;
+        int context;
+        const char *words;
+    } cases[] = {
+        {0, 24, 3, 20, "model.layers is 0"},
+        {101, 24, 3, 20, "model.layers is 101"},
+        {2, 25, 3, 20, "model.width is 25 and model.heads 3"},
+        {2, 24, 0, 20, "model.width is 24 and model.heads 0"},
+        {2, 24, 3, 0, "model.context is 0"},
+        {2, 24, 3, 300, "the test part of the text has 200 bytes"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        cadre_train_config c = tiny_config();
+        c.model_layers = cases[i].layers;
+        c.model_width = cases[i].width;
+        c.model_heads = cases[i].heads;
+        c.model_context = cases[i].context;
+        CHECK_FAILS(
+            cadre_train_check(&c, 1), CADRE_ERR_INVALID_ARG, cases[i].words);
+    }
+    cadre_train_config mlp;
+    CHECK_OK(cadre_recipe_config("mlp-fashion", &mlp));
+    mlp.model_heads = 2;
+    CHECK_FAILS(cadre_train_check(&mlp, 1), CADRE_ERR_INVALID_ARG,
+        "model.heads is given, but recipe 'mlp-fashion' has no attention");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_bits_are_those_of_one_rank),
+        cmocka_unit_test(losses_are_of_bytes),
+        cmocka_unit_test(writes_what_it_has_learned),
+        cmocka_unit_test(sizes_that_make_no_sense_are_refused),
+    };
+    return cmocka_run_group_tests(tests, make_text, remove_all);
+}
