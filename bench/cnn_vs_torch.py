@@ -91,7 +91,8 @@ def cadre_losses(cadre, steps, folder):
     train(cadre, folder / "start", "--steps", "1", "--set", "optim.lr=0",
           "--set", "optim.weight_decay=0")
     train(cadre, folder / "run", "--steps", str(steps), "--set",
-          "train.log_every=1", "--set", "optim.warmup_steps=0")
+          "train.log_every=1", "--set", "optim.lr=1e-3", "--set",
+          "optim.schedule=constant", "--set", "optim.warmup_steps=0")
     lines = (folder / "run" / "metrics.jsonl").read_text().splitlines()
     losses = [line["loss"] for line in map(json.loads, lines) if "loss" in line]
     return tensors(folder / "start" / "model.safetensors"), losses[:steps]

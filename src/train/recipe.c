@@ -47,15 +47,15 @@ static const cadre_layer lenet_layers[] = {
 };
 
 // What all have in common that learn Fashion-MNIST.
-#define FASHION(name, n_epochs)                                              \
-    {                                                                        \
-        .recipe = name, .epochs = (n_epochs), .threads = 1,                  \
-        .global_batch = 128, .threads_per_leaf = 1, .seed = 1,               \
-        .log_every = 50, .optimizer = CADRE_ADAMW, .lr = 1e-3,               \
-        .weight_decay = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,     \
-        .warmup_steps = 50, .step_factor = 0.1, .fold = CADRE_FOLD_DEFERRED, \
-        .bucket_mb = 25, .order = "canonical", .transport = "auto",          \
-        .timeout_ms = 30000, .checkpoint_keep = 2,                           \
+#define FASHION(name, n_epochs, rate, shape)                                \
+    {                                                                       \
+        .recipe = name, .epochs = (n_epochs), .threads = 1,                 \
+        .global_batch = 128, .threads_per_leaf = 1, .seed = 1,              \
+        .log_every = 50, .optimizer = CADRE_ADAMW, .lr = (rate),            \
+        .weight_decay = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,    \
+        .schedule = (shape), .warmup_steps = 50, .step_factor = 0.1,        \
+        .fold = CADRE_FOLD_DEFERRED, .bucket_mb = 25, .order = "canonical", \
+        .transport = "auto", .timeout_ms = 30000, .checkpoint_keep = 2,     \
     }
 
 // What all have in common that learn the King James Bible.
@@ -82,19 +82,19 @@ static const cadre_recipe recipes[] = {
         .dataset = "fashion",
         LAYERS(mlp_layers),
         .sizes = CADRE_SIZES_STACK,
-        .config = FASHION("mlp-fashion", 5),
+        .config = FASHION("mlp-fashion", 5, 1e-3, CADRE_CONSTANT),
     },
     {
         .summary = "four 3x3 convolutions, two linear layers, on Fashion-MNIST",
         .dataset = "fashion",
         LAYERS(cnn_layers),
-        .config = FASHION("cnn-fashion", 3),
+        .config = FASHION("cnn-fashion", 2, 2e-3, CADRE_LINEAR),
     },
     {
         .summary = "LeNet-5 on Fashion-MNIST",
         .dataset = "fashion",
         LAYERS(lenet_layers),
-        .config = FASHION("lenet-fashion", 10),
+        .config = FASHION("lenet-fashion", 10, 1e-3, CADRE_CONSTANT),
     },
     {
         .summary = "GPT, 6 layers, 384 wide, bytes of the King James Bible",

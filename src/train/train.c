@@ -9,16 +9,14 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "data/loader.h"
 #include "parallel/verdict.h"
-#include "state/leaf.h"
 #include "train/config.h"
 #include "train/evaluate.h"
 #include "train/identity.h"
 #include "train/passes.h"
 #include "train/records.h"
-#include "train/resume.h"
 #include "train/save.h"
+#include "train/setup.h"
 #include "train/summary.h"
 #include <inttypes.h>
 #include <math.h>
@@ -49,123 +47,9 @@ typedef struct run {
     int stopped_by;
 } run;
 
-// A hyper-parameter of 0 means 0 here, and the default there.
-static double hyper(double value)
-{
-    return value == 0 ? CADRE_ZERO : value;
-}
-
-static cadre_status create_engine(run *r)
-{
-    const cadre_train_config *c = r->config;
-    double bucket_bytes = c->bucket_mb * 1024 * 1024;
-    const cadre_engine_options options = {
-        .mode = c->mode,
-        .leaves = c->leaves,
-        .threads = c->threads,
-        .fold = c->fold,
-        .bucket_bytes = bucket_bytes < 1 ? 1 : (size_t)bucket_bytes,
-        .overlap = c->overlap,
-        .progress_thread = c->progress_thread,
-        .optimizer = c->optimizer,
-        .lr = hyper(c->lr),
-        .weight_decay = hyper(c->weight_decay),
-        .momentum = c->momentum,
-        .beta1 = hyper(c->beta1),
-        .beta2 = hyper(c->beta2),
-        .eps = hyper(c->eps),
-        .clip = c->clip,
-        .schedule = c->schedule,
-        .warmup_steps = c->warmup_steps,
-        .total_steps = c->total_steps,
-        .min_lr_factor = c->min_lr_factor,
-        .step_every = c->step_every,
-        .step_factor = hyper(c->step_factor),
-        .record = c->trace_count > 0,
-    };
-    return cadre_engine_create(r->task.model, &options, &r->engine);
-}
-
-// What is run, and what the number of leaves costs on this number of ranks.
-static void log_plan(const run *r, const cadre_dealing *d)
-{
-    int n_rounds = cadre_dealing_rounds(d);
-    int slots = cadre_dealing_rank_leaves(d, 0) * d->world_size;
-    cadre_log(CADRE_LOG_INFO, "train",
-        "%" PRId64 " steps of %" PRId64 " samples on %d ranks x %d threads",
-        r->n_steps, r->config->global_batch, d->world_size, r->config->threads);
-    cadre_log(CADRE_LOG_INFO, "train",
-        "%d leaves in blocks of %d: %d %s per step, %d%% of the ranks' time "
-        "without one",
-        d->n_leaves, d->block, n_rounds,
-        n_rounds == 1 ? "reduction" : "reductions",
-        (slots - d->n_leaves) * 100 / slots);
-}
-
-static cadre_dealing dealing_of(const run *r)
-{
-    return (cadre_dealing){
-        .n_leaves = cadre_leaf_count(r->engine),
-        .block = cadre_engine_fold(r->engine),
-        .world_size = cadre_world_size(r->world),
-    };
-}
-
-static cadre_status create_loader(run *r)
-{
-    const cadre_train_config *c = r->config;
-    const cadre_dealing dealing = dealing_of(r);
-    if (cadre_rank(r->world) == 0) {
-        log_plan(r, &dealing);
-    }
-    const cadre_loader_options options = {
-        .dataset = r->task.train,
-        .seed = c->seed,
-        .global_batch = c->global_batch,
-        .drop_last = c->data_drop_last,
-        .first_step = c->resume_step,
-        .n_steps = r->n_steps - c->resume_step,
-        .n_leaves = dealing.n_leaves,
-        .block = dealing.block,
-        .rank = cadre_rank(r->world),
-        .world_size = dealing.world_size,
-    };
-    return cadre_loader_create(&options, &r->loader);
-}
-
-static cadre_status check_order(const run *r)
-{
-    const char *order = cadre_order_name(r->world);
-    return strcmp(order, r->config->order) == 0
-               ? CADRE_OK
-               : cadre_fail(CADRE_ERR_INVALID_ARG,
-                     "parallel.order is '%s', but the group reduces in order "
-                     "'%s': make it with the same",
-                     r->config->order, order);
-}
-
 static bool is_resumed(const run *r)
 {
     return r->config->resume[0] != '\0';
-}
-
-// What the configuration leaves open: a checkpoint's leaves, and how long the
-// schedule is.
-static cadre_status settle(run *r)
-{
-    cadre_train_config *c = &r->settled;
-    if (is_resumed(r)) {
-        CADRE_TRY(cadre_resume_open(r->world, c, &r->resume));
-    }
-    CADRE_TRY(cadre_config_check(c, cadre_world_size(r->world)));
-    CADRE_TRY(check_order(r));
-    CADRE_TRY(cadre_task_open(r->world, c, true, &r->task));
-    CADRE_TRY(cadre_config_steps(c, r->task.train, &r->n_steps));
-    bool falls = c->schedule == CADRE_COSINE || c->schedule == CADRE_LINEAR;
-    if (falls && c->total_steps == 0) {
-        c->total_steps = r->n_steps;
-    }
-    return CADRE_OK;
 }
 
 static cadre_status resume(run *r)
@@ -193,9 +77,10 @@ static cadre_status resume(run *r)
 static cadre_status set_up(run *r)
 {
     const cadre_train_config *c = r->config;
-    CADRE_TRY(settle(r));
-    CADRE_TRY(create_engine(r));
-    const cadre_dealing dealing = dealing_of(r);
+    CADRE_TRY(cadre_setup_task(
+        r->world, &r->settled, &r->resume, &r->task, &r->n_steps));
+    CADRE_TRY(cadre_setup_engine(c, r->task.model, &r->engine));
+    const cadre_dealing dealing = cadre_setup_dealing(r->world, r->engine);
     r->identity = cadre_identity_hash(c, &r->task, &dealing);
     const cadre_claim claim = {
         .identity = r->identity,
@@ -205,7 +90,11 @@ static cadre_status set_up(run *r)
         .n_test = r->task.test->n_samples,
     };
     CADRE_TRY(cadre_claim_compare(r->world, &claim));
-    CADRE_TRY(create_loader(r));
+    if (cadre_rank(r->world) == 0) {
+        cadre_setup_log(c, r->n_steps, &dealing);
+    }
+    CADRE_TRY(cadre_setup_loader(c, cadre_rank(r->world), r->n_steps, &dealing,
+        r->task.train, &r->loader));
     cadre_pass_sizes list =
         cadre_pass_sizes_of(c, r->task.train->n_samples, dealing.n_leaves);
     CADRE_TRY(cadre_crew_create(

@@ -94,8 +94,8 @@ class Kill(harness.CommandTest):
                 continue
             self.assertIsNotNone(said, f"{rank} said nothing: {errors}")
             self.assertIn(f"rank {victim} ", said.group(1), errors)
-        names = {path.name for path in out.iterdir()}
-        self.assertEqual(names, {"config.yaml", "metrics.jsonl"})
+        names = {path.name.partition(".tfevents.")[0] for path in out.iterdir()}
+        self.assertEqual(names, {"config.yaml", "metrics.jsonl", "events.out"})
 
     def test_a_rank_is_killed(self):
         for i in range(ROUNDS):
