@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/fail.h"
 #include "nn/layer.h"
+#include "nn/row_add.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -82,13 +83,6 @@ static int64_t place_of(const cadre_layer_call *call, int64_t row)
     return row % call->plan->vocabulary;
 }
 
-static void add_row(float *restrict to, const float *restrict from, int64_t n)
-{
-    for (int64_t o = 0; o < n; o++) {
-        to[o] += from[o];
-    }
-}
-
 static cadre_status look_up(const cadre_layer_call *call, cadre_matrix y)
 {
     for (int64_t n = 0; n < y.rows; n++) {
@@ -107,7 +101,7 @@ static cadre_status add_positions(const cadre_layer_call *call, cadre_matrix y)
             memcpy(row, cadre_matrix_view_row(call->x, n),
                 (size_t)y.columns * sizeof(*y.data));
         }
-        add_row(
+        cadre_row_add(
             row, call->params[0] + place_of(call, n) * y.columns, y.columns);
     }
     return CADRE_OK;
@@ -119,7 +113,7 @@ static cadre_status add_gradients(const cadre_layer_call *call,
     int64_t width = call->dy.columns;
     memset(grad, 0, (size_t)(call->plan->vocabulary * width) * sizeof(*grad));
     for (int64_t n = 0; n < call->dy.rows; n++) {
-        add_row(grad + which(call, n) * width,
+        cadre_row_add(grad + which(call, n) * width,
             cadre_matrix_view_row(call->dy, n), width);
     }
     return CADRE_OK;

@@ -12,6 +12,7 @@
 #include "base/fail.h"
 #include "nn/lanes.h"
 #include "nn/layer.h"
+#include "nn/row_add.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -120,16 +121,6 @@ CADRE_VECTOR(add_weight,
         int64_t n, float mean, float r),
     (dw, x, dy, n, mean, r));
 
-CADRE_VECTOR_BODY void add_bias_body(
-    float *restrict db, const float *restrict dy, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        db[i] += dy[i];
-    }
-}
-CADRE_VECTOR(add_bias,
-    (float *restrict db, const float *restrict dy, int64_t n), (db, dy, n));
-
 // Row by row, so that the order is fixed.
 static cadre_status param_gradient(
     const cadre_layer_call *call, int i, float *grad)
@@ -141,7 +132,7 @@ static cadre_status param_gradient(
     for (int64_t n = 0; n < call->dy.rows; n++) {
         const float *dy = cadre_matrix_view_row(call->dy, n);
         if (i == BIAS) {
-            add_bias[isa](grad, dy, width);
+            cadre_row_add(grad, dy, width);
         } else {
             add_weight[isa](grad, cadre_matrix_view_row(call->x, n), dy, width,
                 rows[n].mean, rows[n].r);

@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "nn/compute.h"
 #include "nn/layer.h"
+#include "nn/row_add.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -104,24 +105,17 @@ static cadre_status forward(const cadre_layer_call *call, cadre_matrix y)
 
     const float *bias = call->params[BIAS];
     for (int64_t n = 0; n < y.rows; n++) {
-        float *row = cadre_matrix_row(y, n);
-        for (int64_t o = 0; o < y.columns; o++) {
-            row[o] += bias[o];
-        }
+        cadre_row_add(cadre_matrix_row(y, n), bias, y.columns);
     }
     return CADRE_OK;
 }
 
-// Sums down the columns, sample by sample, so that the order is fixed and the
-// loop over elements can be vectorised.
-static void sum_rows(cadre_matrix_view m, float *restrict sums)
+// Sums down the columns, row by row, so that the order is fixed.
+static void sum_rows(cadre_matrix_view m, float *sums)
 {
     memcpy(sums, m.data, (size_t)m.columns * sizeof(*sums));
     for (int64_t n = 1; n < m.rows; n++) {
-        const float *row = cadre_matrix_view_row(m, n);
-        for (int64_t o = 0; o < m.columns; o++) {
-            sums[o] += row[o];
-        }
+        cadre_row_add(sums, cadre_matrix_view_row(m, n), m.columns);
     }
 }
 
@@ -180,6 +174,7 @@ const cadre_layer_ops cadre_unembedding = {
     .kind = "unembedding",
     .takes = CADRE_TAKES_TIED,
     .n_params = 1,
+    .input_block = plain_block,
     .plan = plan_unembedding,
     .forward = forward_product,
     .param_gradient = param_gradient,

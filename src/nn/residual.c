@@ -7,6 +7,7 @@
 // Threads: any.
 
 #include "nn/layer.h"
+#include "nn/row_add.h"
 #include <string.h>
 
 static cadre_status plan_same(const cadre_layer *layer, cadre_layer_plan *plan)
@@ -24,17 +25,10 @@ static void copy(cadre_matrix_view from, cadre_matrix to)
     }
 }
 
-static void add_row(float *restrict to, const float *restrict from, int64_t n)
-{
-    for (int64_t o = 0; o < n; o++) {
-        to[o] += from[o];
-    }
-}
-
 static void add_past(cadre_matrix_view past, cadre_matrix to)
 {
     for (int64_t n = 0; n < to.rows; n++) {
-        add_row(cadre_matrix_row(to, n), cadre_matrix_view_row(past, n),
+        cadre_row_add(cadre_matrix_row(to, n), cadre_matrix_view_row(past, n),
             to.columns);
     }
 }

@@ -14,7 +14,7 @@
 // Samples of a pass, images or texts.  Part of what the loss means: other shapes
 // may round otherwise (docs/numerics.md section 8), so it is no option.  Few
 // enough that an evaluation needs no more memory than training.
-enum { PASS_IMAGES = 100, PASS_TEXTS = 8 };
+enum { PASS_IMAGES = 100, PASS_TEXTS = 4 };
 
 static int64_t pass_samples(const cadre_dataset *data)
 {

@@ -77,8 +77,9 @@ static cadre_status write_byte(writer *w, int64_t place)
                 "the model's scores are no finite numbers: it learned nothing");
         }
     }
-    uint8_t byte = (uint8_t)(w->options->temperature > 0 ? draw(w, row, place)
-                                                         : likeliest(row));
+    uint8_t byte =
+        (uint8_t)((float)w->options->temperature > 0 ? draw(w, row, place)
+                                                     : likeliest(row));
     push(w, byte);
     w->options->write(byte, w->options->ctx);
     return CADRE_OK;

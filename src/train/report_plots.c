@@ -401,7 +401,7 @@ void cadre_report_evaluations(FILE *page, const cadre_report_data *data)
     const double *accuracy = data->columns[CADRE_COLUMN_EVAL_ACCURACY];
     size_t n = 0;
     for (size_t i = 0; i < data->n_lines; i++) {
-        n += isfinite(loss[i]);
+        n += isfinite(loss[i]) ? 1U : 0U;
     }
     cadre_report_section(
         page, "Evaluation", "Over every sample of the test split once.");

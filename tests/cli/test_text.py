@@ -84,6 +84,15 @@ class Text(harness.CommandTest):
         again = json.loads((self.folder / "again/summary.json").read_text())
         self.assertEqual(again["params_hash"], summary["params_hash"])
 
+    def test_a_run_goes_on_with_the_same_bits(self):
+        constant = ("--set", "optim.schedule=constant")
+        _, wanted = self.gpt(*constant)
+        out, _ = self.gpt(*constant, steps=5)
+        done = self.cadre("train", "--resume", out, "--steps", 10, "-n", "3")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads((out / "summary.json").read_text())
+        self.assertEqual(found["params_hash"], wanted["params_hash"])
+
     def generate(self, *arguments):
         """Bytes, which need not be UTF-8."""
         done = subprocess.run(
