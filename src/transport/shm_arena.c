@@ -147,7 +147,9 @@ void cadre_shm_free(cadre_transport *base, void *memory)
         if (t->arenas.items[i].memory == memory) {
             uint64_t id = t->arenas.items[i].id;
             remove_item(&t->arenas, i);
-            cadre_shm_add_news(t, CADRE_NOTE_FREED, id);
+            if (!cadre_shm_take_back_news(t, id)) {
+                cadre_shm_add_news(t, CADRE_NOTE_FREED, id);
+            }
             return;
         }
     }
