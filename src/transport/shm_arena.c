@@ -200,6 +200,7 @@ cadre_status cadre_shm_reach(cadre_transport *base, int peer,
         a = cadre_shm_find_arena(arenas, name.arena);
     }
     if (a == NULL && p->gone) {
+        base->failed_peer = peer;
         return cadre_fail(
             CADRE_ERR_PEER_LOST, "rank %d has closed its connection", peer);
     }
