@@ -114,6 +114,7 @@ static void start(cadre_shared *s, const cadre_shared_what *what)
     s->recv = what->recv;
     s->turns = cadre_turns_lay_out(
         &s->call, s->world_size, what->offsets, s->turns.offsets);
+    s->announced = false;
     s->taken = 0;
     s->all_ready = 0;
     s->all_done = 0;
@@ -146,35 +147,46 @@ static void place_own_part(const cadre_shared *s)
     }
 }
 
+// Writes the entry, once.  False if that has to wait: a window has a name only
+// when all peers have heard of it.
+static bool announce(cadre_shared *s)
+{
+    if (s->announced) {
+        return true;
+    }
+    if (s->windowed &&
+        !s->ops->name(s->t, s->window, cadre_turns_window_bytes(s->world_size),
+            &s->entry.in)) {
+        return false;
+    }
+    cadre_board_write(
+        &s->members[s->rank].board->entries[s->n_calls % 2], &s->entry);
+    if (!s->windowed) {
+        cadre_shared_count_up(s, CADRE_BOARD_READY, s->turns.n_turns);
+    }
+    s->announced = true;
+    return true;
+}
+
 void cadre_shared_begin(cadre_shared *s, const cadre_shared_what *what)
 {
     start(s, what);
     s->t->sent_payload_bytes += count_sent(s);
-    cadre_board_call entry = cadre_shared_describe(s, what);
-    s->windowed = entry.windowed;
-    s->any_windowed = entry.windowed;
-    if (entry.windowed) {
-        bool is_named = s->ops->name(s->t, s->window,
-            cadre_turns_window_bytes(s->world_size), &entry.in);
-        CADRE_ASSERT(is_named);
-        (void)is_named;
-    }
+    s->entry = cadre_shared_describe(s, what);
+    s->windowed = s->entry.windowed;
+    s->any_windowed = s->windowed;
     find_own(s);
-    cadre_board_write(
-        &s->members[s->rank].board->entries[s->n_calls % 2], &entry);
-    if (!entry.windowed) {
-        cadre_shared_count_up(s, CADRE_BOARD_READY, s->turns.n_turns);
-    }
     if (!s->turns.reduces) {
         place_own_part(s);
     }
+    (void)announce(s); // else when it goes on
 }
 
 cadre_status cadre_shared_advance(cadre_shared *s, bool *done)
 {
     do {
         CADRE_TRY(cadre_shared_look_around(s));
-    } while (move_on(s));
+    } while (announce(s) && move_on(s));
     *done = is_done(s);
     if (*done) {
         s->n_calls++;

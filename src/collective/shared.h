@@ -57,8 +57,8 @@ void cadre_shared_begin(cadre_shared *s, const cadre_shared_what *what);
  * Does all that can be done now.
  *
  * Errors: CADRE_ERR_DESYNC     a rank has called something else
- *         CADRE_ERR_PEER_LOST  a rank has left; the transport's failed_peer
- *         CADRE_ERR_CORRUPT    a rank says what cannot be
+ *         CADRE_ERR_PEER_LOST  a rank has left, or says what cannot be; the
+ *                              transport's failed_peer
  *         CADRE_ERR_NO_MEMORY
  */
 cadre_status cadre_shared_advance(cadre_shared *s, bool *done);

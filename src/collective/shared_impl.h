@@ -45,9 +45,11 @@ struct cadre_shared {
     char *send; // only read
     char *recv;
     cadre_turns turns;
-    bool windowed;     // this rank's memory goes through its window
-    bool any_windowed; // of those that have been met
-    uint64_t taken;    // turns that have gone from the window to recv
+    cadre_board_call entry; // this rank's
+    bool announced;         // it stands on the board
+    bool windowed;          // this rank's memory goes through its window
+    bool any_windowed;      // of those that have been met
+    uint64_t taken;         // turns that have gone from the window to recv
     uint64_t all_ready;
     uint64_t all_done;
     cadre_shared_member members[];

@@ -113,13 +113,19 @@ static cadre_status reach(cadre_shared *s, int peer, cadre_shared_name name,
     size_t nbytes, char **out)
 {
     void *memory = NULL;
-    if (name.offset % s->turns.element_bytes != 0) {
-        return cadre_fail(CADRE_ERR_CORRUPT,
-            "rank %d names memory that is not aligned to its elements", peer);
+    cadre_status status =
+        name.offset % s->turns.element_bytes == 0
+            ? s->ops->reach(s->t, peer, name, nbytes, &memory)
+            : cadre_fail(CADRE_ERR_CORRUPT,
+                  "rank %d names memory that is not aligned to its elements",
+                  peer);
+    if (status == CADRE_ERR_CORRUPT) {
+        s->t->failed_peer = peer;
+        return cadre_fail(CADRE_ERR_PEER_LOST,
+            "what rank %d shares is unusable: %s", peer, cadre_error_text());
     }
-    CADRE_TRY(s->ops->reach(s->t, peer, name, nbytes, &memory));
     *out = memory;
-    return CADRE_OK;
+    return status;
 }
 
 // A rank has begun its collective: it must be the same, on memory that is there.

@@ -73,6 +73,8 @@ static cadre_status connect_world(const cadre_place *place, cadre_link link,
                               : cadre_tcp_open(place->rank, place->world_size,
                                     generation, sockets, transport);
     if (status != CADRE_OK) {
+        status =
+            cadre_fail(status, "rank %d: %s", place->rank, cadre_error_text());
         cadre_member_report(member, status, -1, cadre_error_text());
         cadre_member_leave(member);
         return status;

@@ -42,7 +42,8 @@ cadre_status cadre_watch_check(cadre_watch *watch);
 
 /**
  * Says what went wrong on this rank and returns the first cause, with its
- * text: the hub's, if it comes within half a second, else what was said.
+ * text: the hub's, if it comes within half a second, else what was said.  What
+ * only this rank has met, as a lack of memory, is CADRE_ERR_ABORTED for all.
  *
  * suspect is the rank that seems lost (CADRE_ERR_PEER_LOST), else -1.
  */

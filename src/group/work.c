@@ -80,7 +80,8 @@ cadre_status cadre_work_find(cadre_group *group, cadre_work **out)
 }
 
 // A transport's failure breaks the group.  Disagreements come with a text that
-// is the same on both ranks; for others the operation is told.
+// is the same on both ranks; for others the operation is told, and for what
+// only this rank has met, such as a lack of memory, the rank.
 static cadre_status break_by_transport(cadre_group *group, cadre_status status)
 {
     char text[CADRE_FAIL_TEXT_BYTES];
@@ -90,7 +91,12 @@ static cadre_status break_by_transport(cadre_group *group, cadre_status status)
     if (status != CADRE_ERR_DESYNC && group->oldest != NULL) {
         char call[CADRE_CALL_TEXT_BYTES];
         cadre_call_text(&group->oldest->direct.call, call);
-        (void)cadre_fail(status, "%s: %s", call, text);
+        if (suspect >= 0) {
+            (void)cadre_fail(status, "%s: %s", call, text);
+        } else {
+            (void)cadre_fail(
+                status, "%s: rank %d: %s", call, group->rank, text);
+        }
         snprintf(text, sizeof(text), "%s", cadre_error_text());
     }
     return cadre_group_break(group, status, suspect, text);

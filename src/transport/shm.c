@@ -31,7 +31,8 @@ enum {
     MOST_RING_BYTES = 512 << 10,
 
     YIELD_NS = 50000, // before it sleeps
-    // How long a peer's end, or its first note, may go unnoticed.
+    // How long a peer's end may go unnoticed, or its first note, or room for
+    // one of this rank's.
     LOOK_NS = 20000000,
     MEET_NS = 1000000,
 };
@@ -175,7 +176,6 @@ static cadre_status serve_peer(shm *t, int peer, bool *moved)
 // not for its frames, hears of its end here.
 static cadre_status look(shm *t, bool *moved)
 {
-    cadre_shm_tell(t);
     for (int i = 0; i < t->base.world_size; i++) {
         if (i != t->base.rank) {
             CADRE_TRY(cadre_shm_hear(t, i, moved));
@@ -187,6 +187,10 @@ static cadre_status look(shm *t, bool *moved)
 // Serves everybody once.
 static cadre_status serve_all(shm *t, int64_t now, bool *moved)
 {
+    if (t->n_news > 0) {
+        cadre_shm_tell(t);
+        *moved = *moved || t->n_news == 0; // now all of its arenas have names
+    }
     if (now >= t->next_look_ns) {
         t->next_look_ns = now + LOOK_NS;
         CADRE_TRY(look(t, moved));
@@ -194,7 +198,8 @@ static cadre_status serve_all(shm *t, int64_t now, bool *moved)
     for (int i = 0; i < t->base.world_size; i++) {
         if (i != t->base.rank) {
             CADRE_TRY(serve_peer(t, i, moved));
-            if (!t->peers[i].met && t->next_look_ns > now + MEET_NS) {
+            if ((!t->peers[i].met || t->n_news > 0) &&
+                t->next_look_ns > now + MEET_NS) {
                 t->next_look_ns = now + MEET_NS;
             }
         }

@@ -147,7 +147,9 @@ void cadre_shm_free(cadre_transport *base, void *memory)
         if (t->arenas.items[i].memory == memory) {
             uint64_t id = t->arenas.items[i].id;
             remove_item(&t->arenas, i);
-            cadre_shm_add_news(t, CADRE_NOTE_FREED, id);
+            if (!cadre_shm_take_back_news(t, id)) {
+                cadre_shm_add_news(t, CADRE_NOTE_FREED, id);
+            }
             return;
         }
     }
@@ -198,6 +200,7 @@ cadre_status cadre_shm_reach(cadre_transport *base, int peer,
         a = cadre_shm_find_arena(arenas, name.arena);
     }
     if (a == NULL && p->gone) {
+        base->failed_peer = peer;
         return cadre_fail(
             CADRE_ERR_PEER_LOST, "rank %d has closed its connection", peer);
     }

@@ -137,6 +137,9 @@ cadre_status cadre_shm_reserve_news(shm *t);
 
 void cadre_shm_add_news(shm *t, cadre_note_kind kind, uint64_t arena);
 
+/** Takes back that an arena was made.  False if a peer has been told. */
+bool cadre_shm_take_back_news(shm *t, uint64_t arena);
+
 /** Tells all peers what their sockets take. */
 void cadre_shm_tell(shm *t);
 

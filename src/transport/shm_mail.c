@@ -4,6 +4,9 @@
 //
 // All peers get the same notes in the same order, each as fast as its socket
 // takes them.  Descriptors are closed when the last peer has got the last note.
+//
+// A descriptor that is on its way keeps its memory.  So an arena is told only
+// when somebody may want to reach it, and one freed before that never is.
 
 #include "transport/shm_impl.h"
 
@@ -14,6 +17,9 @@
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
+
+// Descriptors that are kept for the next time that somebody asks.
+enum { MOST_UNTOLD = 32 };
 
 cadre_status cadre_shm_reserve_news(shm *t)
 {
@@ -39,7 +45,33 @@ void cadre_shm_add_news(shm *t, cadre_note_kind kind, uint64_t arena)
 {
     CADRE_ASSERT(t->n_news < t->news_capacity);
     t->news[t->n_news++] = (shm_news){.kind = kind, .arena = arena};
-    cadre_shm_tell(t);
+    if (kind != CADRE_NOTE_ARENA || t->n_news >= MOST_UNTOLD) {
+        cadre_shm_tell(t);
+    }
+}
+
+// The first of the news that no peer has been told yet.
+static size_t first_untold(const shm *t)
+{
+    size_t first = 0;
+    for (int i = 0; i < t->base.world_size; i++) {
+        size_t n_told = t->peers[i].n_told;
+        first = n_told > first ? n_told : first;
+    }
+    return first;
+}
+
+bool cadre_shm_take_back_news(shm *t, uint64_t arena)
+{
+    for (size_t i = first_untold(t); i < t->n_news; i++) {
+        shm_news *news = &t->news[i];
+        if (news->kind == CADRE_NOTE_ARENA && news->arena == arena) {
+            t->n_news--;
+            memmove(news, news + 1, (t->n_news - i) * sizeof(*news));
+            return true;
+        }
+    }
+    return false;
 }
 
 // Tells a peer one thing.

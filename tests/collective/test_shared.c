@@ -172,18 +172,21 @@ static void names_of_nothing_are_refused(void **state)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         pair p = open_pair();
         forge(&p, bad[i], good, false, 1);
-        check_found_out(&p, CADRE_ERR_CORRUPT, "rank 1 has no", "in an arena");
+        check_found_out(&p, CADRE_ERR_PEER_LOST,
+            "rank 1 shares is unusable: rank 1 has no", "in an arena");
         p = open_pair();
         forge(&p, good, bad[i], false, 1);
-        check_found_out(&p, CADRE_ERR_CORRUPT, "rank 1 has no", "in an arena");
+        check_found_out(&p, CADRE_ERR_PEER_LOST,
+            "rank 1 shares is unusable: rank 1 has no", "in an arena");
     }
     // An arena that is there, but is too small for a window.
     pair p = open_pair();
     forge(&p, good, good, true, 1);
-    check_found_out(&p, CADRE_ERR_CORRUPT, "rank 1 has no", "in an arena");
+    check_found_out(&p, CADRE_ERR_PEER_LOST,
+        "rank 1 shares is unusable: rank 1 has no", "in an arena");
     p = open_pair();
     forge(&p, (cadre_shared_name){1, 2}, good, false, 1);
-    check_found_out(&p, CADRE_ERR_CORRUPT, "not aligned", "rank 1 names");
+    check_found_out(&p, CADRE_ERR_PEER_LOST, "not aligned", "rank 1 names");
 }
 
 static void senseless_counters_do_no_harm(void **state)

@@ -5,6 +5,7 @@
 
 #include "support/check.h"
 
+#include "base/alloc.h"
 #include "base/fail.h"
 #include "group/group.h"
 #include <arpa/inet.h>
@@ -229,6 +230,24 @@ static void one_rank_can_break_the_group(void **state)
     check_alike(give_up, CADRE_ERR_ABORTED, "had enough");
 }
 
+// It hears of the arenas of the others in its first collective only.
+static cadre_status lack_memory(cadre_group *g, int rank)
+{
+    void *arena;
+    CADRE_TRY(cadre_arena_alloc(g, COUNT * sizeof(float), &arena));
+    if (rank == 1) {
+        cadre_alloc_fail_after(0);
+    }
+    return cadre_allreduce(g, arena, arena, COUNT, CADRE_F32, CADRE_SUM, NULL);
+}
+
+// The group is broken, so the status must not say that it is whole.
+static void a_lack_of_memory_on_the_way_is_told(void **state)
+{
+    (void)state;
+    check_alike(lack_memory, CADRE_ERR_ABORTED, ": rank 1: ");
+}
+
 static void other_transports_are_told(void **state)
 {
     (void)state;
@@ -246,6 +265,7 @@ int main(void)
         cmocka_unit_test(other_roots_are_told),
         cmocka_unit_test(other_transports_are_told),
         cmocka_unit_test(one_rank_can_break_the_group),
+        cmocka_unit_test(a_lack_of_memory_on_the_way_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

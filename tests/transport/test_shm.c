@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "collective/shared.h"
 #include "transport/shm_impl.h"
 #include <dirent.h>
 #include <fcntl.h>
@@ -202,6 +203,7 @@ static void descriptors_are_closed_once_mapped(void **state)
     }
     make_progress(0);
     make_progress(1);
+    make_progress(0); // now the first has heard of what the second told
     assert_int_equal(count_descriptors(), before + 2);
     assert_int_equal(count_segments(), 4 + 2 * N);
     for (int i = 0; i < N; i++) {
@@ -213,6 +215,32 @@ static void descriptors_are_closed_once_mapped(void **state)
     close_both();
     assert_int_equal(count_segments(), 0);
     assert_int_equal(count_descriptors(), before);
+}
+
+// A descriptor on its way would keep its memory while the peer does not look.
+static void what_is_freed_unused_is_not_told(void **state)
+{
+    (void)state;
+    open_both();
+    cadre_shared_name name;
+    uint64_t n_sent = seen_by(0)->n_sent;
+    char *kept = new_arena(0, 1);
+    for (int i = 0; i < 1000; i++) {
+        shared()->free(ranks[0], new_arena(0, 1 << 16));
+    }
+    assert_int_equal(seen_by(0)->n_sent, n_sent);
+    assert_int_equal(as_shm(ranks[0])->n_news, 1);
+    assert_true(shared()->name(ranks[0], kept, 1, &name));
+    assert_int_equal(seen_by(0)->n_sent, n_sent + 1);
+    make_progress(1);
+    void *seen;
+    CHECK_OK(shared()->reach(ranks[1], 0, name, 1, &seen));
+    // Once told, its end is as well.
+    shared()->free(ranks[0], kept);
+    assert_int_equal(seen_by(0)->n_sent, n_sent + 2);
+    make_progress(1);
+    assert_int_equal(count_segments(), 4);
+    close_both();
 }
 
 // A peer that does not look fills its socket; what is told then waits here.
@@ -250,6 +278,60 @@ static void a_full_socket_holds_nobody_up(void **state)
     }
     assert_int_equal(count_segments(), 4 + N);
     close_both();
+}
+
+// A window has no name before there is room for its descriptor.
+static void a_collective_begins_when_its_window_has_a_name(void **state)
+{
+    (void)state;
+    enum { N_OTHERS = 600, COUNT = 1000 };
+    static const size_t offsets[] = {0, COUNT / 2, COUNT};
+    static float user[2][COUNT];
+    const cadre_call sum = {.operation = CADRE_OP_ALLREDUCE,
+        .dtype = CADRE_F32,
+        .reduce_op = CADRE_SUM,
+        .root = -1,
+        .sequence = 1,
+        .count = COUNT};
+    cadre_shared *s[2];
+    bool done[2] = {false, false};
+    int small = 1;
+    open_both();
+    assert_int_equal(setsockopt(seen_by(0)->socket, SOL_SOCKET, SO_SNDBUF,
+                         &small, sizeof(small)),
+        0);
+    for (int i = 0; i < N_OTHERS; i++) {
+        (void)new_arena(0, 1);
+    }
+    for (int r = 0; r < 2; r++) {
+        for (int i = 0; i < COUNT; i++) {
+            user[r][i] = (float)(r + i);
+        }
+        cadre_shared_what what = {&sum, user[r], user[r], offsets};
+        CHECK_OK(cadre_shared_open(ranks[r], &s[r]));
+        CHECK_OK(cadre_shared_reserve(s[r], &what));
+        cadre_shared_begin(s[r], &what);
+        CHECK_OK(cadre_shared_advance(s[r], &done[r]));
+        assert_true(as_shm(ranks[0])->n_news > 0);
+        assert_false(done[r]);
+    }
+    assert_true(cadre_shared_waits_for(s[1], 0));
+    for (int i = 0; i < N_OTHERS && !(done[0] && done[1]); i++) {
+        for (int r = 0; r < 2; r++) {
+            make_progress(r);
+            if (!done[r]) {
+                CHECK_OK(cadre_shared_advance(s[r], &done[r]));
+            }
+        }
+    }
+    assert_true(done[0] && done[1]);
+    for (int i = 0; i < COUNT; i++) {
+        assert_true(user[0][i] == (float)(2 * i + 1));
+        assert_true(user[1][i] == (float)(2 * i + 1));
+    }
+    close_both();
+    cadre_shared_close(s[0]);
+    cadre_shared_close(s[1]);
 }
 
 static void boards_are_everybodys(void **state)
@@ -515,6 +597,7 @@ static void names_out_of_bounds_are_refused(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         open_both();
         (void)new_arena(1, 102400);
+        make_progress(1);
         put_names(cases[i].n, cases[i].names, cases[i].n_written);
         check_hostile(CADRE_ERR_PEER_LOST, cases[i].words);
     }
@@ -725,7 +808,9 @@ int main(void)
         cmocka_unit_test(only_what_lies_in_one_arena_has_a_name),
         cmocka_unit_test(places_that_are_not_there_are_refused),
         cmocka_unit_test(descriptors_are_closed_once_mapped),
+        cmocka_unit_test(what_is_freed_unused_is_not_told),
         cmocka_unit_test(a_full_socket_holds_nobody_up),
+        cmocka_unit_test(a_collective_begins_when_its_window_has_a_name),
         cmocka_unit_test(boards_are_everybodys),
         cmocka_unit_test(a_ring_is_never_lost),
         cmocka_unit_test(what_lies_in_arenas_is_copied_once),
