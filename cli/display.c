@@ -220,7 +220,8 @@ static void write_state(const display *d, const cadre_train_progress *p, row *r)
     if (p->skipped) {
         (void)append(&rest, "step skipped");
     } else {
-        (void)append(&rest, "loss %.4f%s", p->loss, z);
+        (void)(append(&rest, "loss %.4f%s", p->loss, z) ||
+               append(&rest, "loss %.4f", p->loss));
     }
     (void)append(&rest, "lr %.1e", p->lr);
     bool clipped = d->config->clip > 0 && p->grad_norm > d->config->clip;

@@ -115,7 +115,7 @@ static int evaluate(
 {
     char model[CADRE_PATH_BYTES];
     if (!run_folder_path(folder, "model.safetensors", model)) {
-        fprintf(stderr, "cadre eval: the folder's name is too long\n");
+        fprintf(stderr, "cadre eval: the folder's name is empty or too long\n");
         return EXIT_REFUSED;
     }
     const cadre_init_options options = {
@@ -141,7 +141,7 @@ static int evaluate(
 static int evaluate_folder(const wishes *w, const char *folder)
 {
     char file[CADRE_PATH_BYTES];
-    char problem[YAML_PROBLEM_BYTES] = "the folder's name is too long";
+    char problem[YAML_PROBLEM_BYTES] = "the folder's name is empty or too long";
     cadre_train_config config;
     if (!run_folder_path(folder, "config.yaml", file) ||
         yaml_read(file, &config, problem) != YAML_READ) {

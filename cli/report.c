@@ -23,7 +23,7 @@ static int report_folder(const char *folder)
     char problem[YAML_PROBLEM_BYTES];
     cadre_train_config config;
     if (!run_folder_path(folder, "config.yaml", file)) {
-        return refuse("the folder's name is too long");
+        return refuse("the folder's name is empty or too long");
     }
     if (yaml_read(file, &config, problem) != YAML_READ) {
         return refuse(problem);

@@ -39,7 +39,7 @@ bool run_folder_path(
     const char *folder, const char *name, char path[CADRE_PATH_BYTES])
 {
     int n = snprintf(path, CADRE_PATH_BYTES, "%s/%s", folder, name);
-    return n < CADRE_PATH_BYTES;
+    return folder[0] != '\0' && n < CADRE_PATH_BYTES;
 }
 
 bool run_folder_is_finished(const char *folder)

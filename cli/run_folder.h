@@ -29,7 +29,7 @@ bool run_folder_take(
 bool run_folder_write_config(
     const cadre_train_config *config, char problem[RUN_FOLDER_PROBLEM_BYTES]);
 
-/** "folder/name".  False if it is too long. */
+/** "folder/name".  False if folder is empty, or the path is too long. */
 bool run_folder_path(
     const char *folder, const char *name, char path[CADRE_PATH_BYTES]);
 

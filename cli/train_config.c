@@ -79,7 +79,7 @@ static bool read_run(
     const train_wishes *w, const char *recipe, cadre_train_config *config)
 {
     char file[CADRE_PATH_BYTES];
-    char problem[YAML_PROBLEM_BYTES] = "the name of --resume is too long";
+    char problem[YAML_PROBLEM_BYTES] = "--resume is empty or too long";
     if (!run_folder_path(w->resume, "config.yaml", file) ||
         yaml_read(file, config, problem) != YAML_READ) {
         return refuse(problem);

@@ -30,7 +30,6 @@ struct cadre_loader {
     // Of the thread that acquires.
     bool acquired;
     int64_t current; // the step acquired, or to be acquired next, from 0
-    int64_t waited_ns;
 
     pthread_mutex_t mu;
     pthread_cond_t changed;
@@ -195,7 +194,6 @@ void cadre_loader_acquire(cadre_loader *loader, cadre_batch *batch)
     CADRE_ASSERT(!loader->acquired);
     CADRE_ASSERT(loader->current < loader->options.n_steps);
 
-    int64_t before = cadre_now_ns();
     pthread_mutex_lock(&loader->mu);
     while (loader->filled <= loader->current) {
         // No deadline: the thread reads memory and waits for nobody.
@@ -203,7 +201,6 @@ void cadre_loader_acquire(cadre_loader *loader, cadre_batch *batch)
             &loader->changed, &loader->mu, CADRE_NO_DEADLINE);
     }
     pthread_mutex_unlock(&loader->mu);
-    loader->waited_ns += cadre_now_ns() - before;
 
     loader->acquired = true;
     *batch = loader->slots[loader->current % SLOTS].batch;
@@ -238,9 +235,4 @@ void cadre_loader_release(cadre_loader *loader)
     loader->released = loader->current;
     pthread_cond_broadcast(&loader->changed);
     pthread_mutex_unlock(&loader->mu);
-}
-
-int64_t cadre_loader_waited_ns(const cadre_loader *loader)
-{
-    return loader->waited_ns;
 }

@@ -51,7 +51,4 @@ cadre_leaf_data cadre_loader_leaf(const cadre_loader *loader, int leaf);
 /** Lets the loader use the acquired step's memory for another. */
 void cadre_loader_release(cadre_loader *loader);
 
-/** Nanoseconds that acquire has waited, since the start. */
-int64_t cadre_loader_waited_ns(const cadre_loader *loader);
-
 #endif // CADRE_DATA_LOADER_H

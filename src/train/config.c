@@ -113,6 +113,14 @@ cadre_status cadre_config_steps(const cadre_train_config *config,
             ", but the run has %" PRId64 " steps",
             config->trace_first, *n_steps);
     }
+    if (config->trace_count > 0 && config->trace_first <= config->resume_step &&
+        config->trace_count <= config->resume_step - config->trace_first + 1) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "the trace is to end at step %" PRId64
+            ", but the checkpoint in '%s' has made %" PRId64 " steps",
+            config->trace_first + config->trace_count - 1, config->resume,
+            config->resume_step);
+    }
     return CADRE_OK;
 }
 

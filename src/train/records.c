@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/fail.h"
 #include "base/file.h"
+#include "base/log.h"
 #include <math.h>
 #include <unistd.h>
 
@@ -88,7 +89,13 @@ cadre_status cadre_records_take(
                : cadre_trace_add(records->trace, step->report->step);
 }
 
-static cadre_status write_scalars(
+// A run is none the worse for what only shows it.
+static void give_up(const char *what)
+{
+    cadre_log(CADRE_LOG_WARN, "train", "%s: %s", what, cadre_error_text());
+}
+
+static void write_scalars(
     cadre_records *records, const cadre_metrics_line *line)
 {
     const cadre_eval_result none = {0};
@@ -105,8 +112,13 @@ static cadre_status write_scalars(
             records->tokens > 0 ? eval->bits_per_byte : eval->accuracy},
     };
     enum { N_SCALARS = sizeof(scalars) / sizeof(scalars[0]), OF_EVAL = 2 };
-    return cadre_tensorboard_write(records->tensorboard, line->report->step,
-        scalars, line->eval != NULL ? N_SCALARS : N_SCALARS - OF_EVAL);
+    int n_scalars = line->eval != NULL ? N_SCALARS : N_SCALARS - OF_EVAL;
+    if (cadre_tensorboard_write(records->tensorboard, line->report->step,
+            scalars, n_scalars) != CADRE_OK) {
+        give_up("no more for TensorBoard");
+        cadre_tensorboard_close(records->tensorboard);
+        records->tensorboard = NULL;
+    }
 }
 
 cadre_status cadre_records_write(cadre_records *records,
@@ -131,11 +143,16 @@ cadre_status cadre_records_write(cadre_records *records,
         .new_identity = extra->new_identity,
     };
     CADRE_TRY(cadre_metrics_write(records->metrics, &line));
-    return write_scalars(records, &line);
+    if (records->tensorboard != NULL) {
+        write_scalars(records, &line);
+    }
+    return CADRE_OK;
 }
 
-cadre_status cadre_records_finish(cadre_records *records)
+void cadre_records_finish(cadre_records *records)
 {
-    return records->trace == NULL ? CADRE_OK
-                                  : cadre_trace_finish(records->trace);
+    if (records->trace != NULL &&
+        cadre_trace_finish(records->trace) != CADRE_OK) {
+        give_up("no trace");
+    }
 }

@@ -60,14 +60,15 @@ typedef struct cadre_records_extra {
 } cadre_records_extra;
 
 /**
- * Writes the lines of a logged step that was taken.
+ * Writes the lines of a logged step that was taken.  The TensorBoard file ends
+ * where it can no longer be written.
  *
- * Errors: CADRE_ERR_IO, CADRE_ERR_NO_MEMORY
+ * Errors: CADRE_ERR_IO (metrics.jsonl), CADRE_ERR_NO_MEMORY
  */
 cadre_status cadre_records_write(cadre_records *records,
     const cadre_records_step *step, const cadre_records_extra *extra);
 
-/** Gives the trace its name.  Errors: CADRE_ERR_IO */
-cadre_status cadre_records_finish(cadre_records *records);
+/** Gives the trace its name; one that cannot be written is left out. */
+void cadre_records_finish(cadre_records *records);
 
 #endif // CADRE_TRAIN_RECORDS_H

@@ -258,7 +258,7 @@ static void put_head(
         json_string_value(json_object_get(d->summary, "reproduce"));
     if (command != NULL) {
         fprintf(page, "<dl><div style=\"grid-column:1/-1\"><dt>the same "
-                      "parameters, with one rank</dt>\n<pre>");
+                      "parameters again</dt>\n<pre>");
         cadre_page_text(page, command);
         fprintf(page, "</pre></div></dl>\n");
     }

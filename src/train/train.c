@@ -416,7 +416,7 @@ static cadre_status finish(run *r, cadre_train_summary *out)
         .eval = r->evaluated ? &r->eval : NULL,
         .replicas_equal = replicas_equal,
     };
-    CADRE_TRY(cadre_records_finish(&r->records));
+    cadre_records_finish(&r->records);
     char *json;
     CADRE_TRY(cadre_summary_make(&outcome, &json));
     // All ranks leave together, when the files are there.

@@ -163,6 +163,22 @@ class Resume(harness.CommandTest):
                     "--set", "train.micro_batch=22")
         self.check_is_whole(out)
 
+    def test_a_trace_of_steps_that_were_made_is_refused(self):
+        out = self.copy()
+        for trace, last in (("5:2", 6), ("7:1", 7)):
+            self.refused(2, f"to end at step {last}, but the checkpoint",
+                         "train", "--resume", out, "--steps", "20", "--trace",
+                         trace)
+        self.resume(out, "--steps", "20", "--trace", "7:2")
+        self.check_is_whole(out)
+        events = json.loads((out / "trace.json").read_text())["traceEvents"]
+        self.assertEqual({e["args"]["step"] for e in events
+                          if "step" in e.get("args", {})}, {8})
+
+    def test_a_folder_without_a_name_is_refused(self):
+        for command in (("train", "--resume"), ("report",), ("eval",)):
+            self.refused(2, "is empty", *command, "")
+
     def test_a_new_identity_begins_only_where_leaves_are_given(self):
         out = self.copy()
         self.resume(out, "--steps", "12", "-n", "7", "--set",

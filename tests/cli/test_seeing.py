@@ -13,6 +13,7 @@ import json
 import os
 import pty
 import re
+import resource
 import select
 import signal
 import struct
@@ -418,6 +419,24 @@ class Seeing(harness.CommandTest):
                      *self.train_arguments("--trace", "21:1", out=out))
         self.assertFalse(out.exists())
 
+    def test_a_trace_without_room_is_left_out(self):
+        out = self.new_out()
+        limit = 1 << 16  # more than any other file of so small a model
+        done = subprocess.run(
+            [harness.CADRE, *map(str, self.train_arguments(
+                "-n", 2, "--set", "parallel.transport=inproc", "--set",
+                "model.width=8", "--trace", "1:20", out=out))],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=120, env=harness.environment(), restore_signals=False,
+            preexec_fn=lambda: resource.setrlimit(
+                resource.RLIMIT_FSIZE, (limit, limit)))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("trace.json': File too large", done.stderr)
+        names = {path.name for path in out.iterdir()}
+        self.assertLessEqual({"summary.json", "model.safetensors",
+                              "report.html"}, names)
+        self.assertFalse([name for name in names if "trace" in name])
+
     def test_without_a_wish_there_is_no_trace(self):
         out, _ = self.train(steps=2)
         self.assertFalse((out / "trace.json").exists())
@@ -554,7 +573,7 @@ class Seeing(harness.CommandTest):
                                self.terminal_environ(**more), on_output)
 
     def test_three_lines_are_redrawn_in_place(self):
-        for columns, more in ((80, ()), (132, ("-n", "2")), (30, ())):
+        for columns, more in ((80, ()), (132, ("-n", "2")), (40, ()), (30, ())):
             with self.subTest(columns=columns, more=more):
                 status, written = self.on_terminal(
                     columns, "--set", "train.eval_every=30", *more)
@@ -567,6 +586,8 @@ class Seeing(harness.CommandTest):
                 run, state, speed = screen.lines[at[0] - 1:at[0] + 2]
                 self.assertIn("ETA 00:00:00", run)
                 self.assertIn(" ms", speed)
+                if columns >= 40:
+                    self.assertRegex(state, r"100\.0%   loss \d\.\d{4}")
                 if columns >= 80:
                     self.assertIn("mlp-fashion   ddp", run)
                     self.assertIn("100.0%   loss ", state)
