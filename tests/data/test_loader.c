@@ -36,7 +36,12 @@ static const cadre_dataset_ops counting_ops = {
 
 static counting counting_of(int64_t n_samples)
 {
-    return (counting){.base = {&counting_ops, n_samples, ELEMENTS, 7, 0}};
+    return (counting){.base = {
+                          .ops = &counting_ops,
+                          .n_samples = n_samples,
+                          .sample_elements = ELEMENTS,
+                          .n_classes = 7,
+                      }};
 }
 
 // The leaf's samples are those that deal and leaf say, in that order.

@@ -260,7 +260,7 @@ static void drop_ones(
     int64_t block, const cadre_pass *pass, int number, float *y)
 {
     cadre_layer_plan plan = {.ops = &cadre_dropout,
-        .in = {CHANNELS, EXTENT, EXTENT, block},
+        .in = {CHANNELS, EXTENT, EXTENT, block, 0},
         .number = number};
     const cadre_layer layer = {.kind = "dropout", .rate = 0.3f};
     CHECK_OK(cadre_dropout.plan(&layer, &plan));
@@ -345,7 +345,7 @@ static void a_prediction_drops_nothing(void **state)
 // x, y and dx of a 2 x 4 image in two windows.
 static void pool_max(const float *x, const float *dy, float *y, float *dx)
 {
-    cadre_layer_plan plan = {.in = {1, 2, 4, 1}};
+    cadre_layer_plan plan = {.in = {1, 2, 4, 1, 0}};
     const cadre_layer layer = {.kind = "maxpool2d", .kernel = 2};
     CHECK_OK(cadre_maxpool2d.plan(&layer, &plan));
     const cadre_matrix out = {y, 1, 2, 2};
