@@ -68,7 +68,10 @@ typedef struct cadre_init_options {
  *                                sense; the text names it
  *         CADRE_ERR_IO           the address cannot be listened at or resolved
  *         CADRE_ERR_TIMEOUT      some rank did not come; the text names it
- *         CADRE_ERR_DESYNC       ranks of different jobs, or one rank twice
+ *         CADRE_ERR_DESYNC       ranks of different jobs, one rank twice, or
+ *                                transports that differ
+ *         CADRE_ERR_UNSUPPORTED  the transport cannot be had, such as "shm"
+ *                                where two ranks share no host
  *         CADRE_ERR_PEER_LOST, CADRE_ERR_NO_MEMORY
  */
 CADRE_API CADRE_MUST_CHECK cadre_status cadre_init(
@@ -108,7 +111,8 @@ CADRE_API const char *cadre_order_name(const cadre_group *group);
  * Errors, here and in all collectives below:
  *     CADRE_ERR_INVALID_ARG  a buffer, type, op, count or root makes no sense,
  *                            or integers are to have a mean
- *     CADRE_ERR_NO_MEMORY    nothing was posted; the group is whole
+ *     CADRE_ERR_NO_MEMORY, _IO  memory, or a descriptor for it, is lacking;
+ *                            nothing was posted; the group is whole
  *     CADRE_ERR_STATE        too many works are posted (64)
  *     CADRE_ERR_DESYNC, _PEER_LOST, _TIMEOUT, _ABORTED  the group is broken
  */
@@ -164,6 +168,7 @@ CADRE_API CADRE_MUST_CHECK cadre_status cadre_work_test(
  * copy nothing.  Of a broken group, others may still write to it for a while.
  *
  * Errors: CADRE_ERR_NO_MEMORY
+ *         CADRE_ERR_IO  no descriptor is left to share it by
  */
 CADRE_API CADRE_MUST_CHECK cadre_status cadre_arena_alloc(
     cadre_group *group, size_t nbytes, void **out);

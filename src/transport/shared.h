@@ -45,13 +45,17 @@ typedef struct cadre_shared_ops {
      * Not collective.
      *
      * Errors: CADRE_ERR_NO_MEMORY
+     *         CADRE_ERR_IO  no descriptor is left to share it by
      */
     cadre_status (*alloc)(cadre_transport *t, size_t nbytes, void **out);
 
     /** Nothing that is posted may use it any more.  Also after abandon. */
     void (*free)(cadre_transport *t, void *memory);
 
-    /** Names memory.  False if it does not lie in one arena of this rank. */
+    /**
+     * Names memory.  False if it does not lie in one arena of this rank, or if
+     * not all peers could be told of that so far.
+     */
     bool (*name)(cadre_transport *t, const void *memory, size_t nbytes,
         cadre_shared_name *out);
 
