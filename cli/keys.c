@@ -4,6 +4,7 @@
 
 #include "nearest.h"
 #include "number.h"
+#include "path.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -307,6 +308,12 @@ static bool set_path(
     if (strlen(value) >= CADRE_PATH_BYTES) {
         return refuse(problem, "%s is longer than %d bytes", k->name,
             CADRE_PATH_BYTES - 1);
+    }
+    if (!path_is_utf8(value)) {
+        return refuse(problem,
+            "%s is no UTF-8, which config.yaml is: give a link with another "
+            "name",
+            k->name);
     }
     snprintf(at, CADRE_PATH_BYTES, "%s", value);
     return true;

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -58,4 +59,29 @@ FILE *path_open_regular(const char *path, char reason[PATH_REASON_BYTES])
         errno = 0;
     }
     return stream;
+}
+
+bool path_is_utf8(const char *text)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    while (*at != '\0') {
+        int more = *at < 0x80 ? 0 : *at < 0xe0 ? 1 : *at < 0xf0 ? 2 : 3;
+        uint32_t lowest = more == 1 ? 0x80 : more == 2 ? 0x800 : 0x10000;
+        uint32_t value = more == 0 ? *at : *at & (0x3fU >> more);
+        if ((*at >= 0x80 && *at < 0xc0) || *at >= 0xf8) {
+            return false;
+        }
+        at++;
+        for (int i = 0; i < more; i++, at++) {
+            if ((*at & 0xc0) != 0x80) {
+                return false;
+            }
+            value = value << 6 | (*at & 0x3fU);
+        }
+        bool is_half = value >= 0xd800 && value < 0xe000;
+        if (more > 0 && (value < lowest || value > 0x10ffff || is_half)) {
+            return false;
+        }
+    }
+    return true;
 }

@@ -23,4 +23,7 @@ enum { PATH_REASON_BYTES = 128 };
  */
 FILE *path_open_regular(const char *path, char reason[PATH_REASON_BYTES]);
 
+/** Whether a text is UTF-8 (RFC 3629), as the files of a run must be. */
+bool path_is_utf8(const char *text);
+
 #endif // CADRE_CLI_PATH_H

@@ -252,6 +252,10 @@ static yaml_char_t *bytes(char *text)
 
 static bool emit_text(yaml_emitter_t *emitter, char *text)
 {
+    // The emitter lets more pass than its reader takes.
+    if (!path_is_utf8(text)) {
+        return false;
+    }
     // Left to itself the emitter writes nothing for an empty text: a null.
     yaml_scalar_style_t style =
         *text == '\0' ? YAML_SINGLE_QUOTED_SCALAR_STYLE : YAML_ANY_SCALAR_STYLE;

@@ -151,29 +151,36 @@ static float scale_of(const cadre_layer_plan *plan)
     return 1.0f / sqrtf((float)depth_of(plan));
 }
 
-// Where the block's queries, keys or values lie, in a matrix like x.
+// Where the block's queries, keys or values begin in a matrix like x; in one
+// like y its own rows of a head lie as queries do.
+static int64_t begin_of(
+    const cadre_layer_plan *plan, const block *b, part which, int64_t stride)
+{
+    int64_t row = b->first_row + (which == QUERY ? b->first : 0);
+    return row * stride + (int64_t)which * plan->out.channels +
+           b->head * depth_of(plan);
+}
+
+static int64_t rows_in(const block *b, part which)
+{
+    return which == QUERY ? b->n : b->n_keys;
+}
+
 static cadre_matrix slice(
     const cadre_layer_plan *plan, const block *b, part which, cadre_matrix m)
 {
-    int64_t depth = depth_of(plan);
-    bool queries = which == QUERY;
-    int64_t row = b->first_row + (queries ? b->first : 0);
-    int64_t column = (int64_t)which * plan->out.channels + b->head * depth;
-    return (cadre_matrix){cadre_matrix_row(m, row) + column,
-        queries ? b->n : b->n_keys, depth, m.stride};
+    return (cadre_matrix){m.data + begin_of(plan, b, which, m.stride),
+        rows_in(b, which), depth_of(plan), m.stride};
 }
 
 static cadre_matrix_view view(const cadre_layer_plan *plan, const block *b,
     part which, cadre_matrix_view m)
 {
-    int64_t depth = depth_of(plan);
-    bool queries = which == QUERY;
-    int64_t row = b->first_row + (queries ? b->first : 0);
-    int64_t column = (int64_t)which * plan->out.channels + b->head * depth;
-    return (cadre_matrix_view){cadre_matrix_view_row(m, row) + column,
-        queries ? b->n : b->n_keys, depth, m.stride};
+    return (cadre_matrix_view){m.data + begin_of(plan, b, which, m.stride),
+        rows_in(b, which), depth_of(plan), m.stride};
 }
 
+// Scratch for numbers of each query and key of the block: two such.
 static cadre_matrix scores(const cadre_layer_call *call, const block *b, int i)
 {
     int64_t stride = cadre_matrix_stride(call->plan->in.tokens);
@@ -214,26 +221,26 @@ static cadre_status backward_block(
     cadre_matrix_view key = view(plan, b, KEY, call->x);
     cadre_matrix_view y = view(plan, b, QUERY, call->y);
     cadre_matrix_view dy = view(plan, b, QUERY, call->dy);
-    cadre_matrix s = scores(call, b, 0);
-    cadre_matrix ds = scores(call, b, 1);
+    cadre_matrix s = scores(call, b, 0);  // and then p
+    cadre_matrix dp = scores(call, b, 1); // and then ds
     CADRE_TRY(cadre_compute_product(plain(query), turned(key), s));
     CADRE_TRY(cadre_compute_product(
-        plain(dy), turned(view(plan, b, VALUE, call->x)), ds));
+        plain(dy), turned(view(plan, b, VALUE, call->x)), dp));
     for (int64_t q = 0; q < b->n; q++) {
         softmax_gradient[cadre_isa_in_use()](cadre_matrix_row(s, q),
-            cadre_matrix_row(ds, q), b->first + q + 1, b->n_keys,
+            cadre_matrix_row(dp, q), b->first + q + 1, b->n_keys,
             scale_of(plan), b->rows[q], cadre_matrix_view_row(y, q),
             cadre_matrix_view_row(dy, q), y.columns);
     }
     cadre_matrix_view p = cadre_matrix_read(s);
-    cadre_matrix_view dp = cadre_matrix_read(ds);
+    cadre_matrix_view ds = cadre_matrix_read(dp);
     CADRE_TRY(cadre_compute_product(
-        plain(dp), plain(key), slice(plan, b, QUERY, dx)));
+        plain(ds), plain(key), slice(plan, b, QUERY, dx)));
     // The last block comes first, and meets all keys: it writes, others add.
     bool whole = b->n_keys == plan->in.tokens;
     cadre_status (*put)(cadre_factor, cadre_factor, cadre_matrix) =
         whole ? cadre_compute_product : cadre_compute_add_product;
-    CADRE_TRY(put(turned(dp), plain(query), slice(plan, b, KEY, dx)));
+    CADRE_TRY(put(turned(ds), plain(query), slice(plan, b, KEY, dx)));
     return put(turned(p), plain(dy), slice(plan, b, VALUE, dx));
 }
 

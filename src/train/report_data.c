@@ -23,6 +23,7 @@ static const char *const column_names[CADRE_N_COLUMNS] = {
     [CADRE_COLUMN_SLOWEST_MS] = "step_ms_max",
     [CADRE_COLUMN_EVAL_LOSS] = "eval_loss",
     [CADRE_COLUMN_EVAL_ACCURACY] = "eval_accuracy",
+    [CADRE_COLUMN_EVAL_BITS] = "eval_bits_per_byte",
 };
 
 // --- whole files

@@ -20,6 +20,7 @@ typedef enum cadre_column {
     CADRE_COLUMN_SLOWEST_MS,
     CADRE_COLUMN_EVAL_LOSS,
     CADRE_COLUMN_EVAL_ACCURACY,
+    CADRE_COLUMN_EVAL_BITS, // of text, instead of the one before
     CADRE_N_COLUMNS,
 } cadre_column;
 

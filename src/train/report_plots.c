@@ -9,6 +9,7 @@
 #include "train/page.h"
 #include "train/svg.h"
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 enum { MOST_LINES = 8, MOST_BARS = 32, MOST_ROWS = 40 };
@@ -399,9 +400,12 @@ void cadre_report_evaluations(FILE *page, const cadre_report_data *data)
 {
     const double *loss = data->columns[CADRE_COLUMN_EVAL_LOSS];
     const double *accuracy = data->columns[CADRE_COLUMN_EVAL_ACCURACY];
+    const double *bits = data->columns[CADRE_COLUMN_EVAL_BITS];
     size_t n = 0;
+    bool is_text = false;
     for (size_t i = 0; i < data->n_lines; i++) {
         n += isfinite(loss[i]) ? 1U : 0U;
+        is_text = is_text || isfinite(bits[i]);
     }
     cadre_report_section(
         page, "Evaluation", "Over every sample of the test split once.");
@@ -415,8 +419,10 @@ void cadre_report_evaluations(FILE *page, const cadre_report_data *data)
         fprintf(
             page, "<p class=\"note\">The last %d of %zu.</p>\n", MOST_ROWS, n);
     }
-    fprintf(page, "<table><thead><tr><th>step</th><th>loss</th>"
-                  "<th>accuracy</th></tr></thead><tbody>\n");
+    fprintf(page,
+        "<table><thead><tr><th>step</th><th>loss</th><th>%s</th></tr></thead>"
+        "<tbody>\n",
+        is_text ? "bits per byte" : "accuracy");
     for (size_t i = 0, k = 0; i < data->n_lines; i++) {
         if (!isfinite(loss[i]) || k++ < left_out) {
             continue;
@@ -424,7 +430,7 @@ void cadre_report_evaluations(FILE *page, const cadre_report_data *data)
         fprintf(page, "<tr>");
         put_cell(page, data->columns[CADRE_COLUMN_STEP][i], 0);
         put_cell(page, loss[i], 6);
-        put_cell(page, accuracy[i], 4);
+        put_cell(page, is_text ? bits[i] : accuracy[i], 4);
         fprintf(page, "</tr>\n");
     }
     fprintf(page, "</tbody></table>\n");

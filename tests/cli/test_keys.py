@@ -82,6 +82,16 @@ class Keys(harness.CommandTest):
                              assignment)
         self.refused(2, "KEY=VALUE", "train", "mlp-fashion", "--set", "optim")
 
+    def test_paths_are_utf8(self):
+        for name in (b"\xff", b"\xc3", b"\xc0\xaf", b"\xed\xa0\x80",
+                     b"\xf6\x8c\x8b\x9a", b"\xe2\x82"):
+            with self.subTest(name):
+                self.refused(2, "no UTF-8", "train", "mlp-fashion", "--set",
+                             "data.path=/tmp/" + os.fsdecode(name))
+        done = self.cadre("train", "mlp-fashion", "--print-config", "--set",
+                          "data.path=/no/caf\u00e9/\u20ac/\U0001f600")
+        self.assertIn("caf\u00e9/\u20ac/\U0001f600", done.stdout)
+
     def test_what_is_not_built_yet_says_so(self):
         for assignment in (
                 "train.precision=bf16", "train.threads_per_leaf=2",

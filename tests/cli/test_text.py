@@ -65,8 +65,10 @@ class Text(harness.CommandTest):
             self.assertNotIn("eval_accuracy", line)
         self.assertIn(b"eval/bits_per_byte",
                       next(out.glob("events.out.*")).read_bytes())
-        self.assertIn("test bits per byte",
-                      (out / "report.html").read_text())
+        report = (out / "report.html").read_text()
+        self.assertIn("test bits per byte", report)
+        self.assertIn(f'<td>{summary["eval"]["bits_per_byte"]:.4f}</td>',
+                      report)
 
         found = json.loads(self.cadre("eval", out, "--json").stdout)
         self.assertEqual(found["bits_per_byte"],

@@ -61,7 +61,7 @@ static void what_may_change_bits_is_in_it(void **state)
     assert_true(hash_of(&plain, 7) != hash);
     assert_true(hash_on(&plain, 8, 2) != hash);
 
-    enum { N = 17 };
+    enum { N = 19 };
     cadre_train_config c[N];
     for (int i = 0; i < N; i++) {
         c[i] = plain;
@@ -83,6 +83,8 @@ static void what_may_change_bits_is_in_it(void **state)
     c[14].schedule = CADRE_STEP;
     c[15].model_layers = 3;
     c[16].model_width = 16;
+    c[17].model_heads = 2;
+    c[18].model_context = 64;
     for (int i = 0; i < N; i++) {
         assert_true(hash_of(&c[i], 8) != hash);
     }
