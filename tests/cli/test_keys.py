@@ -89,8 +89,8 @@ class Keys(harness.CommandTest):
                 self.refused(2, "no UTF-8", "train", "mlp-fashion", "--set",
                              "data.path=/tmp/" + os.fsdecode(name))
         done = self.cadre("train", "mlp-fashion", "--print-config", "--set",
-                          "data.path=/no/caf\u00e9/\u20ac/\U0001f600")
-        self.assertIn("caf\u00e9/\u20ac/\U0001f600", done.stdout)
+                          "data.path=/no/caf\u00e9/\u20ac")
+        self.assertIn("caf\u00e9/\u20ac", done.stdout)
 
     def test_what_is_not_built_yet_says_so(self):
         for assignment in (
