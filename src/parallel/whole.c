@@ -7,20 +7,6 @@
 #include "parallel/verdict.h"
 #include <string.h>
 
-size_t cadre_plane_elements(
-    const cadre_layout *layout, cadre_placement placement, int rank, int n)
-{
-    if (placement != CADRE_SHARDED) {
-        return layout->n_elements;
-    }
-    size_t sum = 0;
-    for (int u = 0; u < layout->n_units; u++) {
-        cadre_shard own = cadre_shard_of(&layout->units[u], rank, n);
-        sum += own.hi - own.lo;
-    }
-    return sum;
-}
-
 // Room for the largest unit, and for the ranks' shares of one.
 typedef struct room {
     float *unit;

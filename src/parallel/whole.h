@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Whole planes out of the parts that ranks hold, and back.  Of a sharded plane a
-// rank holds its shards of all units, one after another without gaps.
+// rank holds its shards of all units, one after another without gaps, as
+// cadre_plane_shard() (state/plane.h) says.
 //
 // Memory:  one unit's elements while a sharded plane is collected or dealt.
 // Threads: the group's.
@@ -12,10 +13,6 @@
 #include "cadre/group.h"
 #include "state/layout.h"
 #include "state/placement.h"
-
-/** Elements of a plane that this rank holds. */
-size_t cadre_plane_elements(
-    const cadre_layout *layout, cadre_placement placement, int rank, int n);
 
 /**
  * Fills in rank 0's whole plane from all ranks' parts.  Collective.

@@ -429,7 +429,11 @@ static void deal_and_collect(cadre_group *world, void *ctx)
     const cadre_layout *layout = &model->layout;
     int rank = cadre_rank(world);
     int n = cadre_world_size(world);
-    size_t count = cadre_plane_elements(layout, placement, rank, n);
+    cadre_plane_part *parts = calloc((size_t)layout->n_units, sizeof(*parts));
+    size_t count = placement == CADRE_SHARDED
+                       ? cadre_plane_shard(layout, rank, n, parts)
+                       : layout->n_elements;
+    free(parts);
     float *part = calloc(count + 1, sizeof(*part));
     float *whole = rank == 0 ? calloc(layout->n_elements, sizeof(float)) : NULL;
     for (size_t i = 0; rank == 0 && i < layout->n_elements; i++) {
