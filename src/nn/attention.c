@@ -15,7 +15,6 @@
 //          of each row of p what it was made with.
 // Threads: one at a time per state.
 
-#include "base/alloc.h"
 #include "base/fail.h"
 #include "nn/compute.h"
 #include "nn/exp.h"
@@ -71,19 +70,8 @@ static cadre_status prepare(
     const cadre_layer_plan *plan, int64_t n_samples, cadre_layer_state **out)
 {
     size_t n_rows = (size_t)(n_samples * plan->heads * plan->in.tokens);
-    attention_state *state =
-        cadre_alloc_flex(sizeof(*state), n_rows, sizeof(state->rows[0]));
-    if (state == NULL) {
-        return CADRE_ERR_NO_MEMORY;
-    }
-    state->base.scratch = plan->scratch;
-    *out = &state->base;
-    return CADRE_OK;
-}
-
-static void release(cadre_layer_state *state)
-{
-    cadre_free(state);
+    return cadre_layer_state_create(
+        plan, sizeof(attention_state), n_rows, sizeof(softmax_row), out);
 }
 
 // The first `seen` scores of a row to p; those behind them to 0.
@@ -287,7 +275,7 @@ const cadre_layer_ops cadre_causal_attention = {
     .keeps_output = true,
     .plan = plan_attention,
     .prepare = prepare,
-    .release = release,
+    .release = cadre_layer_state_destroy,
     .forward = forward,
     .input_gradient = input_gradient,
 };

@@ -2,6 +2,7 @@
 
 #include "nn/layer.h"
 
+#include "base/alloc.h"
 #include "base/fail.h"
 #include <stdio.h>
 #include <string.h>
@@ -111,4 +112,23 @@ cadre_status cadre_layer_slide(cadre_layer_plan *plan)
             (long long)plan->in.width, (long long)plan->padding);
     }
     return CADRE_OK;
+}
+
+cadre_status cadre_layer_state_create(const cadre_layer_plan *plan,
+    size_t head_bytes, size_t n_items, size_t item_bytes,
+    cadre_layer_state **out)
+{
+    cadre_layer_state *state =
+        cadre_alloc_flex(head_bytes, n_items, item_bytes);
+    if (state == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    state->scratch = plan->scratch;
+    *out = state;
+    return CADRE_OK;
+}
+
+void cadre_layer_state_destroy(cadre_layer_state *state)
+{
+    cadre_free(state);
 }

@@ -55,6 +55,17 @@ typedef struct cadre_layer_state {
     size_t scratch; // floats that a call wants
 } cadre_layer_state;
 
+/**
+ * Makes a state of head_bytes, which begin with the base, and n items behind
+ * them, all zero.  A kind whose state is nothing more uses both calls.
+ *
+ * Errors: CADRE_ERR_NO_MEMORY
+ */
+cadre_status cadre_layer_state_create(const cadre_layer_plan *plan,
+    size_t head_bytes, size_t n_items, size_t item_bytes,
+    cadre_layer_state **out);
+void cadre_layer_state_destroy(cadre_layer_state *state); // NULL is allowed
+
 /** A layer's part of a pass. */
 typedef struct cadre_layer_call {
     const cadre_layer_plan *plan;

@@ -8,7 +8,6 @@
 // Memory:  a state keeps mean and r of each row for backward.
 // Threads: one at a time per state.
 
-#include "base/alloc.h"
 #include "base/fail.h"
 #include "nn/lanes.h"
 #include "nn/layer.h"
@@ -64,19 +63,8 @@ static cadre_status prepare(
     const cadre_layer_plan *plan, int64_t n_samples, cadre_layer_state **out)
 {
     size_t n_rows = (size_t)(n_samples * cadre_shape_rows(plan->in));
-    norm_state *state =
-        cadre_alloc_flex(sizeof(*state), n_rows, sizeof(state->rows[0]));
-    if (state == NULL) {
-        return CADRE_ERR_NO_MEMORY;
-    }
-    state->base.scratch = plan->scratch;
-    *out = &state->base;
-    return CADRE_OK;
-}
-
-static void release(cadre_layer_state *state)
-{
-    cadre_free(state);
+    return cadre_layer_state_create(
+        plan, sizeof(norm_state), n_rows, sizeof(moments), out);
 }
 
 CADRE_VECTOR_BODY void forward_row_body(float *restrict y,
@@ -184,7 +172,7 @@ const cadre_layer_ops cadre_layer_norm = {
     .plan = plan_norm,
     .param = describe,
     .prepare = prepare,
-    .release = release,
+    .release = cadre_layer_state_destroy,
     .forward = forward,
     .param_gradient = param_gradient,
     .input_gradient = input_gradient,
