@@ -127,6 +127,11 @@ const char *cadre_recipe_summary(int i)
     return i >= 0 && i < N_RECIPES ? recipes[i].summary : NULL;
 }
 
+const char *cadre_recipe_data(int i)
+{
+    return i >= 0 && i < N_RECIPES ? recipes[i].dataset : NULL;
+}
+
 static const cadre_recipe *find(const char *name)
 {
     for (int i = 0; i < N_RECIPES; i++) {

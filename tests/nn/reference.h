@@ -100,9 +100,7 @@ static inline bool read_reference(FILE *file, reference *r)
     assert_int_equal(fscanf(file, "%31s", r->tensor), 1);
     r->step = (size_t)read_int(file);
     r->count = (size_t)read_int(file);
-    word norm;
-    assert_int_equal(fscanf(file, "%31s", norm), 1);
-    assert_true(cadre_parse_double(norm, &r->norm));
+    assert_int_equal(fscanf(file, "%lf", &r->norm), 1);
     assert_in_range(r->count, 1, MOST_STORED);
     for (size_t k = 0; k < r->count; k++) {
         r->values[k] = read_pattern(file);
