@@ -147,11 +147,19 @@ bool cadre_leaf_next(cadre_engine *engine, int *leaf)
     return opened;
 }
 
+// A gradient is asked for between two long computations, of its layer's input and
+// of itself: so that is a moment to look after what is under way.
 float *cadre_leaf_grad(cadre_engine *engine, int leaf, int index)
 {
-    return engine != NULL && engine->open
-               ? cadre_leaves_grad(&engine->leaves, leaf, index)
-               : NULL;
+    if (engine == NULL || !engine->open) {
+        return NULL;
+    }
+    if (engine->o.overlap == CADRE_OVERLAP_ON && is_busy(engine)) {
+        stay s = enter(engine);
+        cadre_moving_offer(engine, false, false);
+        leave(engine, &s);
+    }
+    return cadre_leaves_grad(&engine->leaves, leaf, index);
 }
 
 // A failed call of a hook ends the step.

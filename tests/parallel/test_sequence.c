@@ -69,6 +69,27 @@ static void gathers_begin_before_the_last_fold(void **state)
     cadre_sequence_fini(&s);
 }
 
+static void one_gather_comes_behind_the_control_exchange(void **state)
+{
+    (void)state;
+    cadre_sequence s;
+    CHECK_OK(cadre_sequence_init(&s, 2, 5, 1, true));
+    assert_int_equal(s.n_turns, 15);
+    assert_int_equal(s.n_before_control, 14);
+    assert_int_equal(s.n_until_folded, 13);
+    assert_int_equal(cadre_sequence_at(&s, 12).kind, CADRE_TURN_FOLD);
+    assert_int_equal(cadre_sequence_at(&s, 14).kind, CADRE_TURN_GATHER);
+    cadre_sequence_fini(&s);
+    CHECK_OK(cadre_sequence_init(&s, 2, 1, 1, true));
+    assert_int_equal(s.n_before_control, 2);
+    assert_int_equal(s.n_until_folded, 2);
+    cadre_sequence_fini(&s);
+    CHECK_OK(cadre_sequence_init(&s, 2, 5, 1, false));
+    assert_int_equal(s.n_before_control, 10);
+    assert_int_equal(s.n_until_folded, 10);
+    cadre_sequence_fini(&s);
+}
+
 static void more_exchanges_than_can_be_counted_are_refused(void **state)
 {
     (void)state;
@@ -221,6 +242,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_bucket_is_folded_and_then_spread),
         cmocka_unit_test(gathers_begin_before_the_last_fold),
+        cmocka_unit_test(one_gather_comes_behind_the_control_exchange),
         cmocka_unit_test(more_exchanges_than_can_be_counted_are_refused),
         cmocka_unit_test(buckets_hold_every_element_once),
         cmocka_unit_test(buckets_come_as_backward_completes_them),
