@@ -170,7 +170,9 @@ CADRE_API CADRE_MUST_CHECK bool cadre_leaf_next(
     cadre_engine *engine, int *leaf);
 
 /**
- * Where the gradient of parameter index in this leaf goes, row-major.
+ * Where the gradient of parameter index in this leaf goes, row-major.  Best
+ * asked for when it is about to be computed, since what is under way is moved
+ * on here as well; never waits.
  *
  * All zero at the first call for this leaf and index; the same memory after.
  * Valid until cadre_grad_ready() for it.  NULL for a frozen parameter.

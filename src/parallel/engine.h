@@ -79,11 +79,10 @@ typedef struct cadre_update {
 cadre_update cadre_engine_begin_update(
     cadre_engine *engine, float scale, double lr);
 
-/** Updates all parameters from the sums in a plane of the layout. */
-void cadre_engine_update(
-    cadre_engine *engine, const cadre_update *update, const float *grads);
-
-/** Updates this rank's part of a bucket from what its folds came to. */
+/**
+ * Updates a bucket's parameters: where the optimizer's state is sharded, this
+ * rank's, from what its folds came to; else all, once they are gathered.
+ */
 void cadre_engine_update_bucket(
     cadre_engine *engine, const cadre_update *update, int bucket);
 

@@ -37,16 +37,25 @@ static void update_run(cadre_engine *e, const cadre_update *u,
         values + (run->offset - s->offset), run->count);
 }
 
-void cadre_engine_update(
-    cadre_engine *engine, const cadre_update *update, const float *grads)
+static void update_owned(cadre_engine *e, const cadre_update *u, int bucket)
 {
-    const cadre_layout *layout = &engine->model->layout;
-    for (int i = 0; i < layout->n_segments; i++) {
-        const cadre_segment *s = &layout->segments[i];
-        if (!s->frozen) {
-            const cadre_slice all = {
-                .segment = i, .offset = s->offset, .count = s->count};
-            update_run(engine, update, &all, grads + s->offset);
+    const cadre_owned *own = cadre_fold_owned(e->fold, bucket);
+    size_t packed = 0;
+    for (int i = 0; i < own->part->n_slices; i++) {
+        const cadre_slice *run = &own->part->slices[i];
+        update_run(e, u, run, cadre_owned_slice(own, i, packed));
+        packed += run->count;
+    }
+}
+
+static void update_all(cadre_engine *e, const cadre_update *u, int bucket)
+{
+    const float *sums = cadre_fold_result(e->fold);
+    for (int r = 0; r < e->buckets.n_owners; r++) {
+        const cadre_bucket_part *part = &e->buckets.buckets[bucket].parts[r];
+        for (int i = 0; i < part->n_slices; i++) {
+            const cadre_slice *run = &part->slices[i];
+            update_run(e, u, run, sums + run->offset);
         }
     }
 }
@@ -54,11 +63,9 @@ void cadre_engine_update(
 void cadre_engine_update_bucket(
     cadre_engine *engine, const cadre_update *update, int bucket)
 {
-    const cadre_owned *own = cadre_fold_owned(engine->fold, bucket);
-    size_t packed = 0;
-    for (int i = 0; i < own->part->n_slices; i++) {
-        const cadre_slice *run = &own->part->slices[i];
-        update_run(engine, update, run, cadre_owned_slice(own, i, packed));
-        packed += run->count;
+    if (engine->placement->optimizer == CADRE_SHARDED) {
+        update_owned(engine, update, bucket);
+    } else {
+        update_all(engine, update, bucket);
     }
 }
