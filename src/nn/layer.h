@@ -149,7 +149,7 @@ struct cadre_layer_ops {
 
     /**
      * Writes the gradient of parameter i, summed over the samples.  Called for
-     * each in turn; NULL if there are no parameters.
+     * each in turn, before input_gradient(); NULL if there are no parameters.
      */
     cadre_status (*param_gradient)(
         const cadre_layer_call *call, int i, float *grad);
@@ -167,8 +167,10 @@ extern const cadre_layer_ops cadre_conv2d;
 extern const cadre_layer_ops cadre_dropout;
 extern const cadre_layer_ops cadre_embedding;
 extern const cadre_layer_ops cadre_gelu;
+extern const cadre_layer_ops cadre_global_avgpool2d;
 extern const cadre_layer_ops cadre_layer_norm;
 extern const cadre_layer_ops cadre_linear;
+extern const cadre_layer_ops cadre_local_response_norm;
 extern const cadre_layer_ops cadre_maxpool2d;
 extern const cadre_layer_ops cadre_positions;
 extern const cadre_layer_ops cadre_relayout; // no kind for users
