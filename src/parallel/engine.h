@@ -73,15 +73,23 @@ struct cadre_engine {
 typedef struct cadre_update {
     cadre_scalars scalars[2]; // of segments with decay, and without
     float scale;              // gradients are their sums times this
+    float mean;               // and a mean over samples is their sum times this
 } cadre_update;
+
+/** What sums are multiplied with. */
+typedef struct cadre_factors {
+    float scale;
+    float mean;
+} cadre_factors;
 
 /** Begins the update of a step at rate lr. */
 cadre_update cadre_engine_begin_update(
-    cadre_engine *engine, float scale, double lr);
+    cadre_engine *engine, cadre_factors factors, double lr);
 
 /**
  * Updates a bucket's parameters: where the optimizer's state is sharded, this
  * rank's, from what its folds came to; else all, once they are gathered.
+ * Without an optimizer the buffers alone.
  */
 void cadre_engine_update_bucket(
     cadre_engine *engine, const cadre_update *update, int bucket);

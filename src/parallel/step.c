@@ -262,7 +262,7 @@ static void add_outcomes(cadre_engine *e, cadre_control *control)
 
 // Decides from what all ranks know.  Returns what the sums are to be multiplied
 // with; of no use when the step is skipped.
-static float decide(
+static cadre_factors decide(
     cadre_engine *e, const cadre_control *all, cadre_step_report *report)
 {
     report->weight = all->weight;
@@ -274,7 +274,7 @@ static float decide(
         report->loss = NAN;
         report->grad_norm = NAN;
         e->skipped_in_row++;
-        return 0.0f;
+        return (cadre_factors){0};
     }
     e->skipped_in_row = 0;
     double norm = sqrt(cadre_exact_value(&all->squares)) / total;
@@ -285,7 +285,8 @@ static float decide(
     // docs/numerics.md sections 5 and 6: both factors in f64, rounded once.
     double clip =
         e->o.clip > 0.0 && norm > e->o.clip ? e->o.clip / (norm + 1e-6) : 1.0;
-    return (float)(clip / total);
+    return (cadre_factors){
+        .scale = (float)(clip / total), .mean = (float)(1.0 / total)};
 }
 
 // Moves what comes behind the control exchange: until all of it is done, or with
@@ -327,26 +328,26 @@ static cadre_status gather_and_update(
         CADRE_TRY(finish_moving(e, b, waited_ns));
         cadre_engine_update_bucket(e, update, b);
     }
+    if (e->optim == NULL) {
+        e->model->grads = cadre_fold_result(e->fold);
+        return CADRE_OK;
+    }
     note(e, CADRE_EVENT_UPDATE, -1, -1);
     return CADRE_OK;
 }
 
 // Does with the sums what was decided.
-static cadre_status carry_out(cadre_engine *e, float scale,
+static cadre_status carry_out(cadre_engine *e, cadre_factors factors,
     const cadre_step_report *report, int64_t *waited_ns)
 {
-    if (report->skipped && e->placement->optimizer == CADRE_SHARDED) {
-        return CADRE_OK; // nothing is published
+    bool publishes = e->placement->optimizer == CADRE_SHARDED;
+    if (report->skipped) {
+        // What is gathered still has to arrive; nothing is published.
+        return publishes ? CADRE_OK : finish_moving(e, ALL_BUCKETS, waited_ns);
     }
-    if (report->skipped || e->optim == NULL) {
-        CADRE_TRY(finish_moving(e, ALL_BUCKETS, waited_ns));
-        e->model->grads = report->skipped ? NULL : cadre_fold_result(e->fold);
-        return CADRE_OK;
-    }
-    cadre_update u = cadre_engine_begin_update(e, scale, report->lr);
-    return e->placement->optimizer == CADRE_SHARDED
-               ? update_and_publish(e, &u, waited_ns)
-               : gather_and_update(e, &u, waited_ns);
+    cadre_update u = cadre_engine_begin_update(e, factors, report->lr);
+    return publishes ? update_and_publish(e, &u, waited_ns)
+                     : gather_and_update(e, &u, waited_ns);
 }
 
 // What of the step's time went where.
@@ -427,8 +428,8 @@ static cadre_status finish_step(
     s.decided_ns = cadre_now_ns();
     s.busy_decided = cadre_fold_busy_ns(e->fold);
 
-    float scale = decide(e, &control, report);
-    CADRE_TRY(carry_out(e, scale, report, &s.waited_ns));
+    cadre_factors factors = decide(e, &control, report);
+    CADRE_TRY(carry_out(e, factors, report, &s.waited_ns));
     report_times(e, &s, report);
     report_bytes(e, control_bytes, report);
     return CADRE_OK;

@@ -126,6 +126,9 @@ static void describe_model(text *t, const cadre_task *task)
     if (task->recipe->sizes == CADRE_SIZES_GPT) {
         append(t, "model gpt\n"); // the keys say the rest
     }
+    if (task->recipe->build != NULL) {
+        append(t, "model %s\n", task->recipe->config.recipe);
+    }
     for (int i = 0; i < task->recipe->n_layers; i++) {
         const cadre_layer *layer = &task->recipe->layers[i];
         append(t,

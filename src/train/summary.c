@@ -165,18 +165,30 @@ static json_t *make_setting(const cadre_outcome *o)
         "identity", cadre_json_hash(cadre_identity_hash(c, o->task, &d)));
 }
 
+// Null where there are none.
+static json_t *make_buffers_hash(const cadre_model *model)
+{
+    for (int i = 0; i < model->layout.n_segments; i++) {
+        if (model->layout.segments[i].buffer) {
+            return cadre_json_hash(cadre_model_buffers_hash(model));
+        }
+    }
+    return json_null();
+}
+
 // What came of it.
 static json_t *make_result(const cadre_outcome *o, const int64_t words[N_WORDS])
 {
-    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "steps",
-        (json_int_t)o->tally->n_steps, "skipped_steps",
+    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}",
+        "steps", (json_int_t)o->tally->n_steps, "skipped_steps",
         (json_int_t)o->tally->n_skipped, "stopped_by",
         make_stopped_by(o->stopped_by), "wall_seconds",
         cadre_json_real((double)o->wall_ns * 1e-9), "loss",
         cadre_json_real(cadre_tally_loss(o->tally)), "eval",
         make_eval(o->eval, o->config->model_context > 0), "state_bytes",
         make_state_bytes(o->engine, words), "params_hash",
-        cadre_json_hash(cadre_model_hash(o->task->model)), "replicas_equal",
+        cadre_json_hash(cadre_model_hash(o->task->model)), "buffers_hash",
+        make_buffers_hash(o->task->model), "replicas_equal",
         (int)o->replicas_equal);
 }
 
@@ -187,7 +199,7 @@ static json_t *make_speed(const cadre_outcome *o, const int64_t words[N_WORDS])
     bool is_ring = strcmp(cadre_order_name(o->world), "ring") == 0;
     double samples = cadre_tally_samples_per_second(o->tally);
     int tokens = o->config->model_context;
-    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:o, s:I, s:I, s:n, s:n}",
+    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:o, s:I, s:I, s:n}",
         "samples_per_second", cadre_json_real(samples), "tokens_per_second",
         tokens > 0 ? cadre_json_real(samples * tokens) : json_null(),
         "step_ms_median", cadre_json_real(cadre_tally_median_ms(o->tally)),
@@ -198,8 +210,7 @@ static json_t *make_speed(const cadre_outcome *o, const int64_t words[N_WORDS])
         "formula_bytes_per_step",
         is_ring ? json_null() : json_integer((json_int_t)words[FORMULA_BYTES]),
         "overhead_bytes_per_step", (json_int_t)words[OVERHEAD_BYTES],
-        "peak_rss_bytes", (json_int_t)words[PEAK_RSS_BYTES], "job_peak_bytes",
-        "buffers_hash");
+        "peak_rss_bytes", (json_int_t)words[PEAK_RSS_BYTES], "job_peak_bytes");
 }
 
 static json_t *make_object(const cadre_outcome *o, const int64_t words[N_WORDS])
