@@ -36,7 +36,7 @@ static void append(text *t, const char *format, ...)
     t->used += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room;
 }
 
-enum { MAX_KEYS = 32 };
+enum { MAX_KEYS = 64 };
 
 // The keys that may change bits, but for the leaves, as `cadre train --set` takes them.
 typedef struct key_list {
