@@ -43,10 +43,18 @@ static int remove_file(void **state)
     return unlink(path);
 }
 
+static cadre_status open_text(
+    const char *where, cadre_split split, int64_t context, cadre_dataset **out)
+{
+    const cadre_dataset_options options = {
+        .path = where, .split = split, .context = context};
+    return cadre_dataset_open("text", &options, out);
+}
+
 static cadre_dataset *open_split(cadre_split split)
 {
     cadre_dataset *dataset = NULL;
-    CHECK_OK(cadre_dataset_open("text", path, split, CONTEXT, &dataset));
+    CHECK_OK(open_text(path, split, CONTEXT, &dataset));
     return dataset;
 }
 
@@ -62,7 +70,8 @@ static void check_samples(cadre_split split, int64_t first, int64_t nbytes)
     for (int64_t i = 0; i < dataset->n_samples; i++) {
         float x[CONTEXT];
         int32_t labels[CONTEXT];
-        cadre_dataset_read(dataset, i, x, labels);
+        const cadre_place sample = {.sample = i};
+        CHECK_OK(cadre_dataset_read(dataset, sample, x, labels));
         for (int64_t t = 0; t < CONTEXT; t++) {
             int64_t place = first + i * CONTEXT + t;
             assert_true(x[t] == (float)byte_at(place));
@@ -99,8 +108,7 @@ static void refused(
 {
     cadre_dataset *dataset = NULL;
     CHECK_FAILS(
-        cadre_dataset_open("text", where, CADRE_SPLIT_TEST, context, &dataset),
-        status, words);
+        open_text(where, CADRE_SPLIT_TEST, context, &dataset), status, words);
     assert_null(dataset);
 }
 
@@ -127,8 +135,7 @@ static void every_allocation_may_fail(void **state)
     int failures = 0;
     for (; status != CADRE_OK; failures++) {
         cadre_alloc_fail_after(failures);
-        status = cadre_dataset_open(
-            "text", path, CADRE_SPLIT_TRAIN, CONTEXT, &dataset);
+        status = open_text(path, CADRE_SPLIT_TRAIN, CONTEXT, &dataset);
         cadre_alloc_fail_after(-1);
         assert_true(status == CADRE_OK || status == CADRE_ERR_NO_MEMORY);
         assert_in_range(failures, 0, 10);
