@@ -3,7 +3,9 @@
 // "linear": y = x W^T + b, with W (O, I) and b (O).  An image is taken as a row
 // of its elements.
 //
-// "unembedding": y = x W^T, with the weight W (O, I) of an embedding.
+// "projection": y = x W^T, a "linear" without a bias.
+//
+// "unembedding": the same with the weight W (O, I) of an embedding.
 
 #include "base/fail.h"
 #include "nn/compute.h"
@@ -40,14 +42,15 @@ static cadre_status plan_linear(
 {
     enum { WIDEST = 1 << 24 }; // so that products of two fit any size type
     if (plan->name[0] == '\0') {
-        return cadre_fail(
-            CADRE_ERR_INVALID_ARG, "linear needs a name for its parameters");
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "%s needs a name for its parameters", plan->ops->kind);
     }
     int64_t in = inputs(plan);
     if (layer->width < 1 || layer->width > WIDEST || in > WIDEST) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "linear from %lld to %lld: 1 to %d elements are possible",
-            (long long)in, (long long)layer->width, (int)WIDEST);
+            "%s from %lld to %lld: 1 to %d elements are possible",
+            plan->ops->kind, (long long)in, (long long)layer->width,
+            (int)WIDEST);
     }
     plan->deviation = layer->deviation;
     set_output(plan, layer->width);
@@ -166,6 +169,18 @@ const cadre_layer_ops cadre_linear = {
     .plan = plan_linear,
     .param = describe,
     .forward = forward,
+    .param_gradient = param_gradient,
+    .input_gradient = input_gradient,
+};
+
+const cadre_layer_ops cadre_projection = {
+    .kind = "projection",
+    .takes = CADRE_TAKES_WIDTH | CADRE_TAKES_DEVIATION,
+    .n_params = 1,
+    .input_block = plain_block,
+    .plan = plan_linear,
+    .param = describe,
+    .forward = forward_product,
     .param_gradient = param_gradient,
     .input_gradient = input_gradient,
 };

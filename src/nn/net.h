@@ -40,18 +40,20 @@ typedef struct cadre_net_worker cadre_net_worker;
 typedef struct cadre_layer {
     const char *kind; // "conv2d", "linear", "relu", ...
     const char *name; // "fc1"; NULL for a layer without parameters
-    int64_t width;    // outputs of "linear", channels of "conv2d"
+    int64_t width;    // outputs of "linear" and "projection", channels of
+                      // "conv2d" and "embedding"
     int64_t kernel;   // side of the square window of "conv2d" and pools
     int64_t stride;   // of the window; 0: 1 for "conv2d", kernel for pools
     int64_t padding;  // around the image, on each side
     float rate;       // of "dropout"
 
     // Of texts.
-    int64_t heads;      // of "causal_attention"
+    int64_t heads;      // of "attention", "causal_attention", "rotary"
+    int64_t kv_heads;   // of these, for k and v; 0: as many
     int64_t vocabulary; // numbers that a token can have, of "embedding"
     const char *tied;   // the "embedding" whose weight an "unembedding" uses
-    // Initial weights of "linear", "embedding" and "positions" are normal with
-    // this deviation, and biases 0.  0: PyTorch's default for the layer.
+    // Initial weights of "linear", "projection", "embedding" and "positions" are
+    // normal with this deviation, and biases 0.  0: PyTorch's default for the layer.
     float deviation;
 } cadre_layer;
 

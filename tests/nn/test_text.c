@@ -33,7 +33,8 @@ static void plan_alone(const reference *r, trial *t)
     const cadre_layer layer = {.kind = r->kind,
         .width = embeds ? r->o : 0,
         .vocabulary = embeds ? r->i : 0,
-        .heads = r->heads};
+        .heads = r->heads,
+        .kv_heads = r->kv_heads};
     CHECK_OK(cadre_layer_find(&layer, &t->plan.ops));
     snprintf(t->plan.name, sizeof(t->plan.name), "alone");
     t->plan.in = (cadre_shape){embeds ? 1 : r->i, 1, 1, 1, r->tokens};
@@ -56,9 +57,10 @@ static void fill_input(const reference *r, trial *t)
         cadre_free(tokens);
         return;
     }
-    float scale = strcmp(r->kind, "gelu") == 0               ? 4.0f
-                  : strcmp(r->kind, "causal_attention") == 0 ? 2.0f
-                                                             : 1.0f;
+    bool gates = strcmp(r->kind, "gelu") == 0 || strcmp(r->kind, "silu") == 0 ||
+                 strcmp(r->kind, "swiglu") == 0;
+    bool attends = strstr(r->kind, "attention") != NULL;
+    float scale = gates ? 4.0f : attends ? 2.0f : 1.0f;
     formula_fill(FORMULA_X, count, scale, t->x);
 }
 
@@ -170,7 +172,8 @@ static void layers_alone_agree(void **state)
         }
     }
     fclose(file);
-    assert_int_equal(seen, 3 * 2 + 3 * 4 + 2 + 3 + 4 * 2);
+    assert_int_equal(
+        seen, 3 * 2 + 3 * 4 + 2 + 3 + 7 * 2 + 3 * (3 + 2 + 2) + 2 * 2);
 }
 
 static void check_variants(const reference *r, size_t n_in, size_t n_out)
@@ -215,6 +218,22 @@ static void every_variant_has_the_same_bits(void **state)
             .o = 21,
             .tokens = 97,
             .heads = 3},
+        {.kind = "attention",
+            .n = 1,
+            .i = 8 * 7,
+            .o = 4 * 7,
+            .tokens = 97,
+            .heads = 4,
+            .kv_heads = 2},
+        {.kind = "rms_norm", .n = 3, .i = 333, .o = 333},
+        {.kind = "silu", .n = 3, .i = 1021, .o = 1021},
+        {.kind = "swiglu", .n = 3, .i = 2 * 333, .o = 333},
+        {.kind = "rotary",
+            .n = 1,
+            .i = 3 * 46,
+            .o = 3 * 46,
+            .tokens = 9,
+            .heads = 1},
     };
     for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
         const reference *r = &cases[k];
