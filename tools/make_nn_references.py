@@ -92,6 +92,17 @@ def softmax_cross_entropy(n, classes):
     show("softmax_cross_entropy", n, classes, classes, "dz", z.grad)
 
 
+def smoothed_cross_entropy(n, classes):
+    """A tenth of each label is shared; every third sample has none."""
+    z = values(X, (n, classes), 8.0).double().requires_grad_()
+    y = labels(n, classes)
+    y[::3] = -1
+    losses = F.cross_entropy(z, y, reduction="none", label_smoothing=0.1, ignore_index=-1)
+    losses.sum().backward()
+    show("smoothed_cross_entropy", n, classes, classes, "loss", losses)
+    show("smoothed_cross_entropy", n, classes, classes, "dz", z.grad, most=2000)
+
+
 def fashion(n):
     with gzip.open(f"{FASHION}/train-images-idx3-ubyte.gz") as f:
         x = np.frombuffer(f.read(16 + n * 784), np.uint8, offset=16)
@@ -386,6 +397,8 @@ def text():
         gate("swiglu", shape[0], 2 * shape[1], shape[1])
     for shape in ((2, 7, 6, 3, 1), (1, 70, 18, 2, 2)):
         rotary(*shape)
+    for shape in ((2, 2), (7, 13), (5, 1001)):
+        smoothed_cross_entropy(*shape)
     gpt("tiny-gpt", 2, 24, 3, 70, batch=3, steps=5)
     gpt("gpt-kjv-small", 4, 128, 4, 128, batch=4, steps=5)
 

@@ -116,11 +116,16 @@ typedef struct cadre_grad_listener {
     cadre_status (*ready)(void *ctx, int index);
 } cadre_grad_listener;
 
+/** In place of a label: this one adds nothing to the loss. */
+enum { CADRE_NO_LABEL = -1 };
+
 /** What a pass is of. */
 typedef struct cadre_pass {
     const float *x;        // (n_samples, elements of a sample)
-    const int32_t *labels; // (n_samples, labels of one), in [0, n_classes)
+    const int32_t *labels; // (n_samples, labels of one), in [0, n_classes) or
+                           // CADRE_NO_LABEL
     int64_t n_samples;
+    float label_smoothing; // at least 0, below 1
 
     // Which part of a leaf it is.  first: gradients are written; else this
     // pass's gradient is computed and then added, one rounding.  last: each

@@ -255,7 +255,7 @@ static void check_loss(const reference *r)
     int32_t *labels = cadre_alloc_array((size_t)r->n, sizeof(*labels));
     formula_labels((size_t)r->n, r->i, labels);
 
-    cadre_softmax_cross_entropy(cadre_matrix_read(z), labels, losses, dz);
+    cadre_softmax_cross_entropy(cadre_matrix_read(z), labels, 0, losses, dz);
     if (strcmp(r->tensor, "loss") == 0) {
         compare(r, losses, (size_t)r->n);
     } else {

@@ -8,6 +8,7 @@
 #include "nn/formula.h"
 #include "nn/layer.h"
 #include "nn/reference.h"
+#include "nn/softmax_cross_entropy.h"
 
 // What a call to a layer is made of.
 typedef struct trial {
@@ -159,6 +160,36 @@ static void check_alone(const reference *r)
     end(&t);
 }
 
+// The loss of labels that are shared, and that every third sample lacks; its
+// gradient is written over the scores.
+static void smoothed_loss(const reference *r, float *z, float *losses)
+{
+    int32_t *labels = cadre_alloc_array((size_t)r->n, sizeof(*labels));
+    assert_non_null(labels);
+    formula_fill(FORMULA_X, (size_t)(r->n * r->i), 8.0f, z);
+    formula_labels((size_t)r->n, r->i, labels);
+    for (int n = 0; n < r->n; n += 3) {
+        labels[n] = CADRE_NO_LABEL;
+    }
+    cadre_matrix m = matrix(z, r->n, r->i);
+    cadre_softmax_cross_entropy(cadre_matrix_read(m), labels, 0.1f, losses, m);
+    cadre_free(labels);
+}
+
+static void check_loss(const reference *r)
+{
+    float *z = floats((size_t)(r->n * r->i));
+    float *losses = floats((size_t)r->n);
+    smoothed_loss(r, z, losses);
+    if (strcmp(r->tensor, "loss") == 0) {
+        compare(r, losses, (size_t)r->n);
+    } else {
+        compare(r, z, (size_t)(r->n * r->i));
+    }
+    cadre_free(z);
+    cadre_free(losses);
+}
+
 static void layers_alone_agree(void **state)
 {
     (void)state;
@@ -166,14 +197,19 @@ static void layers_alone_agree(void **state)
     int seen = 0;
     FILE *file = references_open();
     while (read_reference(file, &r)) {
-        if (!is_net(&r)) {
-            check_alone(&r);
-            seen++;
+        if (is_net(&r)) {
+            continue;
         }
+        if (strcmp(r.kind, "smoothed_cross_entropy") == 0) {
+            check_loss(&r);
+        } else {
+            check_alone(&r);
+        }
+        seen++;
     }
     fclose(file);
     assert_int_equal(
-        seen, 3 * 2 + 3 * 4 + 2 + 3 + 7 * 2 + 3 * (3 + 2 + 2) + 2 * 2);
+        seen, 3 * 2 + 3 * 4 + 2 + 3 + 7 * 2 + 3 * (3 + 2 + 2) + 2 * 2 + 3 * 2);
 }
 
 static void check_variants(const reference *r, size_t n_in, size_t n_out)
@@ -243,11 +279,34 @@ static void every_variant_has_the_same_bits(void **state)
     assert_true(cadre_isa_use(before));
 }
 
+static void every_variant_has_the_same_loss(void **state)
+{
+    (void)state;
+    const cadre_isa before = cadre_isa_in_use();
+    const reference r = {.n = 5, .i = 333};
+    enum { N_SCORES = 5 * 333 };
+    float wanted[N_SCORES];
+    float wanted_losses[5];
+    assert_true(cadre_isa_use(CADRE_ISA_PLAIN));
+    smoothed_loss(&r, wanted, wanted_losses);
+    for (int isa = CADRE_ISA_AVX2; isa < CADRE_N_ISAS; isa++) {
+        float z[N_SCORES];
+        float losses[5];
+        if (cadre_isa_use((cadre_isa)isa)) {
+            smoothed_loss(&r, z, losses);
+            assert_memory_equal(z, wanted, sizeof(z));
+            assert_memory_equal(losses, wanted_losses, sizeof(losses));
+        }
+    }
+    assert_true(cadre_isa_use(before));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_alone_agree),
         cmocka_unit_test(every_variant_has_the_same_bits),
+        cmocka_unit_test(every_variant_has_the_same_loss),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
