@@ -346,7 +346,76 @@ class Gpt(torch.nn.Module):
         return F.linear(h, self.tok.weight)
 
 
-def fill_gpt(net):
+class RmsNorm(torch.nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(c))
+
+    def forward(self, x):
+        return rms_norm_of(x, self.weight)
+
+
+def plain(i, o):
+    return torch.nn.Linear(i, o, bias=False)
+
+
+class LlamaBlock(torch.nn.Module):
+    def __init__(self, c, heads, kv_heads):
+        super().__init__()
+        self.heads, self.kv_heads = heads, kv_heads
+        inside = -(-8 * c // 3 // 32) * 32
+        self.ln1 = RmsNorm(c)
+        self.qkv = plain(c, c // heads * (heads + 2 * kv_heads))
+        self.proj, self.ln2 = plain(c, c), RmsNorm(c)
+        self.up, self.down = plain(c, 2 * inside), plain(inside, c)
+
+    def forward(self, x):
+        q, k, v = heads_of(self.qkv(self.ln1(x)), self.heads, self.kv_heads)
+        x = x + self.proj(attend(turn(q), turn(k), v, causal=True))
+        return x + self.down(swiglu_of(self.up(self.ln2(x))))
+
+
+class Llama(torch.nn.Module):
+    def __init__(self, layers, c, heads, kv_heads):
+        super().__init__()
+        self.tok = torch.nn.Embedding(256, c)
+        self.blocks = torch.nn.Sequential(
+            *(LlamaBlock(c, heads, kv_heads) for _ in range(layers)))
+        self.ln, self.head = RmsNorm(c), plain(c, 256)
+
+    def forward(self, x):
+        return self.head(self.ln(self.blocks(self.tok(x))))
+
+
+class BertBlock(torch.nn.Module):
+    def __init__(self, c, heads):
+        super().__init__()
+        nn = torch.nn
+        self.heads = heads
+        self.qkv, self.proj, self.ln1 = nn.Linear(c, 3 * c), nn.Linear(c, c), nn.LayerNorm(c)
+        self.up, self.down, self.ln2 = nn.Linear(c, 4 * c), nn.Linear(4 * c, c), nn.LayerNorm(c)
+
+    def forward(self, x):
+        heads = heads_of(self.qkv(x), self.heads, self.heads)
+        x = self.ln1(x + self.proj(attend(*heads, causal=False)))
+        return self.ln2(x + self.down(F.gelu(self.up(x))))
+
+
+class Bert(torch.nn.Module):
+    def __init__(self, layers, c, heads, tokens):
+        super().__init__()
+        nn = torch.nn
+        self.tok, self.pos = nn.Embedding(257, c), nn.Embedding(tokens, c)
+        self.ln = nn.LayerNorm(c)
+        self.blocks = nn.Sequential(*(BertBlock(c, heads) for _ in range(layers)))
+        self.head, self.ln_head = nn.Linear(c, c), nn.LayerNorm(c)
+
+    def forward(self, x):
+        h = self.blocks(self.ln(self.tok(x) + self.pos.weight))
+        return F.linear(self.ln_head(F.gelu(self.head(h))), self.tok.weight)
+
+
+def fill_text_net(net):
     for index, (name, p) in enumerate(net.named_parameters()):
         p.data = values(16 + index, tuple(p.shape), 0.1)
         if "ln" in name and "weight" in name:
@@ -359,20 +428,29 @@ def text_batch(tokens, batch, step):
     return text[:, :-1], text[:, 1:]
 
 
-def gpt(kind, layers, c, heads, tokens, batch, steps):
-    net = Gpt(layers, c, heads, tokens)
-    fill_gpt(net)
-    if kind == "tiny-gpt":
+def gap_batch(tokens, batch, step):
+    """Of the texts above every seventh token is to be found."""
+    x, _ = text_batch(tokens, batch, step)
+    gap = torch.arange(batch * tokens).reshape(batch, tokens) % 7 == 0
+    return x.masked_fill(gap, 256), x.masked_fill(gap.logical_not(), -1)
+
+
+def text_net(kind, net, tokens, batch, steps, batch_of=text_batch):
+    def loss_of(step, reduction):
+        x, y = batch_of(tokens, batch, step)
+        return F.cross_entropy(
+            net(x).flatten(0, 1), y.flatten(), reduction=reduction, ignore_index=-1)
+
+    fill_text_net(net)
+    if kind.startswith("tiny"):
         net.double()
-        x, y = text_batch(tokens, batch, 0)
-        F.cross_entropy(net(x).flatten(0, 1), y.flatten(), reduction="sum").backward()
+        loss_of(0, "sum").backward()
         for index, p in enumerate(net.parameters()):
             show(kind, batch, index, 0, "grad", p.grad, most=100, stride=7)
         net.float()
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=0.01)
     for s in range(steps):
-        x, y = text_batch(tokens, batch, s)
-        loss = F.cross_entropy(net(x).flatten(0, 1), y.flatten())
+        loss = loss_of(s, "mean")
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -399,8 +477,12 @@ def text():
         rotary(*shape)
     for shape in ((2, 2), (7, 13), (5, 1001)):
         smoothed_cross_entropy(*shape)
-    gpt("tiny-gpt", 2, 24, 3, 70, batch=3, steps=5)
-    gpt("gpt-kjv-small", 4, 128, 4, 128, batch=4, steps=5)
+    text_net("tiny-gpt", Gpt(2, 24, 3, 70), 70, batch=3, steps=5)
+    text_net("gpt-kjv-small", Gpt(4, 128, 4, 128), 128, batch=4, steps=5)
+    text_net("tiny-llama", Llama(2, 24, 6, 2), 70, batch=3, steps=5)
+    text_net("llama-kjv-small", Llama(4, 128, 4, 2), 128, batch=4, steps=5)
+    text_net("tiny-bert", Bert(2, 24, 3, 70), 70, batch=3, steps=5, batch_of=gap_batch)
+    text_net("bert-kjv", Bert(4, 128, 4, 128), 128, batch=4, steps=5, batch_of=gap_batch)
 
 
 def main():

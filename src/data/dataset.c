@@ -5,10 +5,12 @@
 #include "base/check.h"
 #include "base/fail.h"
 #include "data/fashion.h"
+#include "data/masked.h"
 #include "data/text.h"
 #include <string.h>
 
-static const cadre_dataset_ops *const kinds[] = {&cadre_fashion, &cadre_text};
+static const cadre_dataset_ops *const kinds[] = {
+    &cadre_fashion, &cadre_masked_text, &cadre_text};
 
 cadre_status cadre_dataset_open(const char *kind, const char *path,
     cadre_split split, int64_t context, cadre_dataset **out)
@@ -20,7 +22,9 @@ cadre_status cadre_dataset_open(const char *kind, const char *path,
         }
     }
     return cadre_fail(CADRE_ERR_NOT_FOUND,
-        "there is no kind of data set '%s'; there are fashion and text", kind);
+        "there is no kind of data set '%s'; there are fashion, masked_text and "
+        "text",
+        kind);
 }
 
 void cadre_dataset_read(

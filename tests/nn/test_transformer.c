@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whole nets of texts: a GPT's gradients and first steps against what PyTorch
-// computes (text_references.txt, made by tools/make_nn_references.py), with
+// Whole nets of texts: the gradients and first steps of transformers against
+// what PyTorch computes (text_references.txt, made by tools/make_nn_references.py), with
 // AdamW as its paper writes it; and what passes share and add up.
 
 #include "nn/formula.h"
 #include "nn/net.h"
+#include "nn/reader.h"
 #include "nn/reference.h"
-#include "train/gpt.h"
+#include "train/transformer.h"
 
 enum { MOST_PARAMS = 64, MOST_TOKENS = 512, STEPS = 5 };
 
 typedef struct training {
     cadre_net *net;
     cadre_net_worker *worker;
+    bool has_gaps; // and each seventh token is to be found
     int batch;
     int context;
+    int n_labels; // of a step
     int n_params;
     size_t counts[MOST_PARAMS];
     float *params[MOST_PARAMS];
@@ -42,13 +45,18 @@ static bool is_gain(const char *name)
     return strstr(name, "ln") != NULL && strstr(name, "weight") != NULL;
 }
 
-static void start(const cadre_gpt *size, int batch, training *t)
+static void start(const cadre_transformer *size, int batch, training *t)
 {
-    CHECK_OK(cadre_gpt_net(size, &t->net));
+    CHECK_OK(cadre_transformer_net(size, &t->net));
     CHECK_OK(
         cadre_net_worker_create(t->net, (int64_t[]){batch}, 1, &t->worker));
     t->batch = batch;
     t->context = size->context;
+    t->has_gaps = size->family == CADRE_BERT;
+    t->n_labels = batch * t->context;
+    if (t->has_gaps) {
+        t->n_labels = (t->n_labels + 6) / 7;
+    }
     t->n_params = cadre_net_param_count(t->net);
     assert_in_range(t->n_params, 1, MOST_PARAMS);
     for (int p = 0; p < t->n_params; p++) {
@@ -90,7 +98,7 @@ static void adamw(training *t, int step)
     double unbias2 = 1.0 - pow(beta2, step);
     for (int p = 0; p < t->n_params; p++) {
         for (size_t k = 0; k < t->counts[p]; k++) {
-            double g = (double)t->grads[p][k] / (t->batch * t->context);
+            double g = (double)t->grads[p][k] / t->n_labels;
             double *m = &t->m[p][k];
             double *v = &t->v[p][k];
             *m = beta1 * *m + (1.0 - beta1) * g;
@@ -102,11 +110,8 @@ static void adamw(training *t, int step)
     }
 }
 
-// The mean loss of a step; n passes make the gradient.
-static double step_in(training *t, int step, int n_passes)
+static void fill_texts(const training *t, int step, float *x, int32_t *labels)
 {
-    static float x[MOST_TOKENS];
-    static int32_t labels[MOST_TOKENS];
     int context = t->context;
     for (int n = 0; n < t->batch; n++) {
         for (int k = 0; k <= context; k++) {
@@ -121,6 +126,27 @@ static double step_in(training *t, int step, int n_passes)
             }
         }
     }
+}
+
+static void make_gaps(const training *t, float *x, int32_t *labels)
+{
+    for (int k = 0; k < t->batch * t->context; k++) {
+        bool gap = k % 7 == 0;
+        labels[k] = gap ? (int32_t)x[k] : CADRE_NO_LABEL;
+        x[k] = gap ? 256.0f : x[k];
+    }
+}
+
+// The mean loss of a step; n passes make the gradient.
+static double step_in(training *t, int step, int n_passes)
+{
+    static float x[MOST_TOKENS];
+    static int32_t labels[MOST_TOKENS];
+    int context = t->context;
+    fill_texts(t, step, x, labels);
+    if (t->has_gaps) {
+        make_gaps(t, x, labels);
+    }
     cadre_grad_listener listener = {t, grad_of, ready};
     double sum = 0.0;
     int n_samples = t->batch / n_passes;
@@ -133,11 +159,11 @@ static double step_in(training *t, int step, int n_passes)
             &part, &listener, &loss));
         sum += loss;
     }
-    return sum / (t->batch * context);
+    return sum / t->n_labels;
 }
 
-static void check_net(
-    const char *name, const cadre_gpt *size, int batch, bool has_gradients)
+static void check_net(const char *name, const cadre_transformer *size,
+    int batch, bool has_gradients)
 {
     training t = {0};
     start(size, batch, &t);
@@ -171,19 +197,117 @@ static void check_net(
     finish(&t);
 }
 
-static const cadre_gpt tiny = {2, 24, 3, 70, 256};
+static const cadre_transformer tiny = {CADRE_GPT, 2, 24, 3, 0, 70, 256};
 
-static void a_tiny_gpt_agrees(void **state)
+static void a_gpt_agrees(void **state)
 {
     (void)state;
+    const cadre_transformer small = {CADRE_GPT, 4, 128, 4, 0, 128, 256};
     check_net("tiny-gpt", &tiny, 3, true);
+    check_net("gpt-kjv-small", &small, 4, false);
 }
 
-static void gpt_kjv_small_agrees(void **state)
+// But for the numbers that it begins with.
+static void a_gpt2_is_a_gpt(void **state)
 {
     (void)state;
-    const cadre_gpt size = {4, 128, 4, 128, 256};
-    check_net("gpt-kjv-small", &size, 4, false);
+    cadre_transformer size = tiny;
+    size.family = CADRE_GPT2;
+    check_net("tiny-gpt", &size, 3, true);
+    cadre_net *net = NULL;
+    CHECK_OK(cadre_transformer_net(&size, &net));
+    for (int p = 0; p < cadre_net_param_count(net); p++) {
+        const cadre_net_param *param = cadre_net_param_at(net, p);
+        bool ends_block = strstr(param->name, "proj.weight") != NULL ||
+                          strstr(param->name, "down.weight") != NULL;
+        if (param->n_dims == 2) {
+            // Of two blocks.
+            assert_true(param->init_deviation == (ends_block ? 0.01f : 0.02f));
+        }
+    }
+    cadre_net_destroy(net);
+}
+
+static void a_llama_agrees(void **state)
+{
+    (void)state;
+    const cadre_transformer few = {CADRE_LLAMA, 2, 24, 6, 2, 70, 256};
+    const cadre_transformer small = {CADRE_LLAMA, 4, 128, 4, 2, 128, 256};
+    check_net("tiny-llama", &few, 3, true);
+    check_net("llama-kjv-small", &small, 4, false);
+}
+
+static void a_bert_agrees(void **state)
+{
+    (void)state;
+    const cadre_transformer few = {CADRE_BERT, 2, 24, 3, 0, 70, 257};
+    const cadre_transformer small = {CADRE_BERT, 4, 128, 4, 0, 128, 257};
+    check_net("tiny-bert", &few, 3, true);
+    check_net("bert-kjv", &small, 4, false);
+}
+
+// Token by token, in parts of any size, and again from the beginning.
+static void check_reader(const cadre_transformer *size)
+{
+    enum { TOKENS = 70, PARTS = 5 };
+    static const int64_t parts[PARTS] = {1, 1, 66, 1, 1};
+    training t = {0};
+    start(size, 1, &t);
+    float x[TOKENS];
+    formula_fill(FORMULA_X, TOKENS, 1.0f, x);
+    for (int k = 0; k < TOKENS; k++) {
+        x[k] = (float)(int)(fabsf(x[k]) * 255.0f);
+    }
+    const float *const *params = (const float *const *)t.params;
+    cadre_matrix_view whole;
+    CHECK_OK(cadre_net_scores(t.worker, params, x, 1, &whole));
+    cadre_net_reader *reader = NULL;
+    CHECK_OK(cadre_net_reader_create(t.net, &reader));
+    for (int round = 0; round < 2; round++) {
+        cadre_net_reader_restart(reader);
+        for (int p = 0; p < PARTS; p++) {
+            const float *scores = NULL;
+            int64_t place = cadre_net_reader_place(reader);
+            CHECK_OK(cadre_net_reader_read(
+                reader, params, x + place, parts[p], &scores));
+            const float *wanted =
+                cadre_matrix_view_row(whole, place + parts[p] - 1);
+            for (int c = 0; c < size->vocabulary; c++) {
+                assert_true(fabsf(scores[c] - wanted[c]) < 1e-5f);
+            }
+        }
+    }
+    const float *none = NULL;
+    CHECK_FAILS(cadre_net_reader_read(reader, params, x, 1, &none),
+        CADRE_ERR_INVALID_ARG, "1 tokens after 70, in a text of 70");
+    cadre_net_reader_destroy(reader);
+    finish(&t);
+}
+
+static void a_reader_finds_the_same_scores(void **state)
+{
+    (void)state;
+    const cadre_transformer few = {CADRE_LLAMA, 2, 24, 6, 2, 70, 256};
+    check_reader(&tiny);
+    check_reader(&few);
+}
+
+static void a_reader_refuses_what_does_not_go_on(void **state)
+{
+    (void)state;
+    const cadre_transformer bert = {CADRE_BERT, 1, 24, 3, 0, 7, 257};
+    cadre_net *net = NULL;
+    cadre_net_reader *reader = NULL;
+    CHECK_OK(cadre_transformer_net(&bert, &net));
+    CHECK_FAILS(cadre_net_reader_create(net, &reader), CADRE_ERR_INVALID_ARG,
+        "no text goes on");
+    cadre_net_destroy(net);
+    const cadre_layer layer = {.kind = "linear", .name = "fc", .width = 2};
+    const cadre_shape row = {2, 1, 1, 1, 0};
+    CHECK_OK(cadre_net_create(&layer, 1, row, 2, &net));
+    CHECK_FAILS(cadre_net_reader_create(net, &reader), CADRE_ERR_INVALID_ARG,
+        "no text");
+    cadre_net_destroy(net);
 }
 
 // The weight that two layers use gets both gradients, in each pass.
@@ -303,8 +427,12 @@ static void allocates_nothing_in_a_pass(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_tiny_gpt_agrees),
-        cmocka_unit_test(gpt_kjv_small_agrees),
+        cmocka_unit_test(a_gpt_agrees),
+        cmocka_unit_test(a_gpt2_is_a_gpt),
+        cmocka_unit_test(a_llama_agrees),
+        cmocka_unit_test(a_bert_agrees),
+        cmocka_unit_test(a_reader_finds_the_same_scores),
+        cmocka_unit_test(a_reader_refuses_what_does_not_go_on),
         cmocka_unit_test(passes_add_up),
         cmocka_unit_test(memory_is_shared_only_where_it_may_be),
         cmocka_unit_test(allocates_nothing_in_a_pass),
