@@ -8,6 +8,7 @@
 #include "nn/net.h"
 #include "nn/reader.h"
 #include "nn/reference.h"
+#include "nn/softmax_cross_entropy.h"
 #include "train/transformer.h"
 
 enum { MOST_PARAMS = 64, MOST_TOKENS = 512, STEPS = 5 };
@@ -272,9 +273,16 @@ static void check_reader(const cadre_transformer *size)
                 reader, params, x + place, parts[p], &scores));
             const float *wanted =
                 cadre_matrix_view_row(whole, place + parts[p] - 1);
-            for (int c = 0; c < size->vocabulary; c++) {
+            int32_t chosen[2];
+            const int64_t n = size->vocabulary;
+            for (int c = 0; c < n; c++) {
                 assert_true(fabsf(scores[c] - wanted[c]) < 1e-5f);
             }
+            cadre_highest_class(
+                (cadre_matrix_view){scores, 1, n, n}, &chosen[0]);
+            cadre_highest_class(
+                (cadre_matrix_view){wanted, 1, n, n}, &chosen[1]);
+            assert_int_equal(chosen[0], chosen[1]);
         }
     }
     const float *none = NULL;
