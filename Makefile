@@ -12,7 +12,8 @@
 # libdnnl-dev; its CMake file asks for OpenCL, which we do not use.
 PACKAGES := gcc g++ libc6-dev cmake ninja-build pkg-config python3 \
     libdnnl-dev ocl-icd-opencl-dev libjansson-dev libssl-dev libyaml-dev \
-    libxxhash-dev zlib1g-dev libcmocka-dev dataset-fashion-mnist
+    libxxhash-dev zlib1g-dev libjpeg62-turbo-dev libpng-dev libcmocka-dev \
+    dataset-fashion-mnist
 
 PREFIX ?= /usr/local
 

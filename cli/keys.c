@@ -47,6 +47,7 @@ typedef struct key {
 static_assert(sizeof(cadre_optimizer) == sizeof(int), "set as an int");
 static_assert(sizeof(cadre_schedule) == sizeof(int), "set as an int");
 static_assert(sizeof(cadre_decay) == sizeof(int), "set as an int");
+static_assert(sizeof(cadre_damaged) == sizeof(int), "set as an int");
 static_assert(sizeof(cadre_mode) == sizeof(int), "set as an int");
 static_assert(sizeof(cadre_overlap) == sizeof(int), "set as an int");
 
@@ -63,6 +64,8 @@ static const choice optimizers[] = {{"sgd", CADRE_SGD, false},
     {"adamw", CADRE_ADAMW, false}, {"lars", 0, true}, {"lamb", 0, true}, {0}};
 static const choice decays[] = {{"all", CADRE_DECAY_ALL, false},
     {"weights", CADRE_DECAY_WEIGHTS, false}, {0}};
+static const choice damages[] = {{"refuse", CADRE_DAMAGED_REFUSE, false},
+    {"skip", CADRE_DAMAGED_SKIP, false}, {0}};
 static const choice schedules[] = {{"constant", CADRE_CONSTANT, false},
     {"cosine", CADRE_COSINE, false}, {"linear", CADRE_LINEAR, false},
     {"step", CADRE_STEP, false}, {0}};
@@ -95,6 +98,9 @@ static const key keys[] = {
 
     {"data.path", KEY_PATH, AT(data_path), .help = "folder with the data; '': its package's"},
     {"data.drop_last", KEY_FLAG, AT(data_drop_last), .help = "drop an epoch's short last batch"},
+    {"data.side", KEY_INT, AT(data_side), 0, 1024, .help = "pixels of an image's side; folders only"},
+    {"data.augment", KEY_FLAG, AT(data_augment), .help = "random parts of images; folders only"},
+    {"data.damaged", KEY_CHOICE, AT(data_damaged), .choices = damages, .help = "images of a folder"},
 
     {"train.global_batch", KEY_COUNT, AT(global_batch), 1, 1e9, .help = "samples per step, over all ranks"},
     {"train.micro_batch", KEY_COUNT, AT(micro_batch), 0, 1e9, .help = "samples per leaf and pass; 0: all"},

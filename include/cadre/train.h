@@ -26,6 +26,12 @@ typedef enum cadre_decay {
     CADRE_DECAY_WEIGHTS = 1, // not of biases and gains: tensors of one extent
 } cadre_decay;
 
+/** What is done about an image of a folder that is damaged. */
+typedef enum cadre_damaged {
+    CADRE_DAMAGED_REFUSE = 0,
+    CADRE_DAMAGED_SKIP = 1, // the next sound one takes its place
+} cadre_damaged;
+
 /** Everything that a run is made of; CLI names of the keys beside each. */
 typedef struct cadre_train_config {
     char recipe[CADRE_TEXT_BYTES];
@@ -36,6 +42,9 @@ typedef struct cadre_train_config {
 
     char data_path[CADRE_PATH_BYTES]; // data.path; "": the package's place
     bool data_drop_last;              // data.drop_last
+    int data_side;                    // data.side; 0: no folder of images
+    bool data_augment;                // data.augment
+    cadre_damaged data_damaged;       // data.damaged
 
     int model_layers;  // model.layers; 0: the recipe's
     int model_width;   // model.width; 0: the recipe's

@@ -22,6 +22,8 @@ typedef enum cadre_stream {
     CADRE_STREAM_DROPOUT = 3, // a key: (seed, layer, step); with that for seed,
                               // dropped elements: (key, row, element)
     CADRE_STREAM_GENERATE = 4, // text that is written: (seed, 0, place)
+    CADRE_STREAM_AUGMENT = 6,  // parts of pictures: (seed, epoch, sample and
+                               // number of the draw)
     CADRE_STREAM_MASK = 7,     // gaps in texts: (seed, epoch, sample and place)
 } cadre_stream;
 

@@ -5,33 +5,35 @@
 #include "base/check.h"
 #include "base/fail.h"
 #include "data/fashion.h"
+#include "data/images.h"
 #include "data/masked.h"
 #include "data/text.h"
 #include <string.h>
 
 static const cadre_dataset_ops *const kinds[] = {
-    &cadre_fashion, &cadre_masked_text, &cadre_text};
+    &cadre_fashion, &cadre_images, &cadre_masked_text, &cadre_text};
 
-cadre_status cadre_dataset_open(const char *kind, const char *path,
-    cadre_split split, int64_t context, cadre_dataset **out)
+cadre_status cadre_dataset_open(
+    const char *kind, const cadre_dataset_options *options, cadre_dataset **out)
 {
+    cadre_dataset_options o = *options;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (strcmp(kinds[i]->kind, kind) == 0) {
-            return kinds[i]->open(path == NULL ? kinds[i]->default_path : path,
-                split, context, out);
+            o.path = o.path == NULL ? kinds[i]->default_path : o.path;
+            return kinds[i]->open(&o, out);
         }
     }
     return cadre_fail(CADRE_ERR_NOT_FOUND,
-        "there is no kind of data set '%s'; there are fashion, masked_text and "
-        "text",
+        "there is no kind of data set '%s'; there are fashion, images, "
+        "masked_text and text",
         kind);
 }
 
-void cadre_dataset_read(
-    const cadre_dataset *dataset, int64_t index, float *x, int32_t *labels)
+cadre_status cadre_dataset_read(
+    const cadre_dataset *dataset, cadre_place place, float *x, int32_t *labels)
 {
-    CADRE_ASSERT(index >= 0 && index < dataset->n_samples);
-    dataset->ops->read(dataset, index, x, labels);
+    CADRE_ASSERT(place.sample >= 0 && place.sample < dataset->n_samples);
+    return dataset->ops->read(dataset, place, x, labels);
 }
 
 void cadre_dataset_close(cadre_dataset *dataset)

@@ -4,12 +4,13 @@
 // or texts whose every token has a label, the token that follows it, or whose
 // gaps have.  New kinds plug into the table of cadre_dataset_open().
 //
-// Threads: an open dataset is immutable; any.
+// Threads: an open dataset looks immutable; any.
 
 #ifndef CADRE_DATA_DATASET_H
 #define CADRE_DATA_DATASET_H
 
 #include "cadre/status.h"
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,16 +19,33 @@ typedef enum cadre_split {
     CADRE_SPLIT_TEST = 1,
 } cadre_split;
 
+typedef struct cadre_dataset_options {
+    const char *path; // NULL: where the kind's Debian package puts it, or what
+                      // its program writes
+    cadre_split split;
+    int64_t context;   // tokens of a sample, if it is text
+    int64_t side;      // of an image from a folder, in pixels
+    bool augment;      // images from a folder, of the training split
+    bool skip_damaged; // images from a folder; false: a damaged one is refused
+    uint64_t seed;     // of augmentation
+} cadre_dataset_options;
+
+/** Which sample is read, and in which pass over the data. */
+typedef struct cadre_place {
+    int64_t epoch; // what is random about a sample differs from pass to pass
+    int64_t sample;
+} cadre_place;
+
 typedef struct cadre_dataset cadre_dataset;
 
 typedef struct cadre_dataset_ops {
     const char *kind;         // "fashion"
     const char *default_path; // NULL: open knows what to do without
-    cadre_status (*open)(const char *path, cadre_split split, int64_t context,
-        cadre_dataset **out);
-    /** Writes sample index, sample_elements floats, and its labels. */
-    void (*read)(
-        const cadre_dataset *dataset, int64_t index, float *x, int32_t *labels);
+    cadre_status (*open)(
+        const cadre_dataset_options *options, cadre_dataset **out);
+    /** Writes a sample, sample_elements floats, and its labels. */
+    cadre_status (*read)(const cadre_dataset *dataset, cadre_place place,
+        float *x, int32_t *labels);
     void (*close)(cadre_dataset *dataset);
 } cadre_dataset_ops;
 
@@ -43,6 +61,7 @@ struct cadre_dataset {
     int64_t n_masked; // of a text: labels that there are, if not all
     int64_t n_classes;
     uint64_t content_hash; // part of the identity of a run
+    bool decodes;          // reading a sample is work for several threads
 };
 
 /** In place of a label, where a token has none. */
@@ -62,17 +81,24 @@ static inline int64_t cadre_dataset_weight(const cadre_dataset *dataset)
 }
 
 /**
- * Opens one split.  path NULL: where the kind's Debian package puts it, or what
- * its program writes.  context: tokens of a sample, if it is text.
+ * Opens one split; options are borrowed for the call.
  *
- * Errors: CADRE_ERR_NOT_FOUND  no such kind, or a file is missing; names it
- *         CADRE_ERR_CORRUPT    a file is damaged; names it and says how
+ * Errors: CADRE_ERR_NOT_FOUND    no such kind, or a file is missing; names it
+ *         CADRE_ERR_CORRUPT      a file is damaged; names it and says how
+ *         CADRE_ERR_INVALID_ARG  the data cannot be cut into such samples
  *         CADRE_ERR_IO, CADRE_ERR_NO_MEMORY
  */
-cadre_status cadre_dataset_open(const char *kind, const char *path,
-    cadre_split split, int64_t context, cadre_dataset **out);
-void cadre_dataset_read(
-    const cadre_dataset *dataset, int64_t index, float *x, int32_t *labels);
+cadre_status cadre_dataset_open(const char *kind,
+    const cadre_dataset_options *options, cadre_dataset **out);
+
+/**
+ * Reads a sample.
+ *
+ * Errors: CADRE_ERR_CORRUPT  its file is damaged; names it and says how
+ *         CADRE_ERR_NOT_FOUND, CADRE_ERR_IO, CADRE_ERR_NO_MEMORY
+ */
+cadre_status cadre_dataset_read(
+    const cadre_dataset *dataset, cadre_place place, float *x, int32_t *labels);
 void cadre_dataset_close(cadre_dataset *dataset); // NULL is allowed
 
 #endif // CADRE_DATA_DATASET_H

@@ -101,16 +101,16 @@ static cadre_status advise(cadre_status status)
 }
 
 // Opens a file of the split, hands it to take, and closes it.
-static cadre_status with_file(const char *folder, cadre_split split,
+static cadre_status with_file(const cadre_dataset_options *options,
     const char *rest, int n_dims, fashion *f,
     cadre_status (*take)(cadre_idx_file *file, fashion *f))
 {
     char name[64];
     snprintf(name, sizeof(name), "%s-%s",
-        split == CADRE_SPLIT_TRAIN ? "train" : "t10k", rest);
+        options->split == CADRE_SPLIT_TRAIN ? "train" : "t10k", rest);
 
     cadre_idx_file file;
-    cadre_status status = cadre_idx_open(folder, name, n_dims, &file);
+    cadre_status status = cadre_idx_open(options->path, name, n_dims, &file);
     if (status == CADRE_OK) {
         status = take(&file, f);
         cadre_idx_close(&file);
@@ -127,9 +127,8 @@ static void close_fashion(cadre_dataset *dataset)
 }
 
 static cadre_status open_fashion(
-    const char *path, cadre_split split, int64_t context, cadre_dataset **out)
+    const cadre_dataset_options *options, cadre_dataset **out)
 {
-    (void)context; // images have none
     fashion *f = cadre_alloc(sizeof(*f));
     if (f == NULL) {
         return CADRE_ERR_NO_MEMORY;
@@ -143,9 +142,9 @@ static cadre_status open_fashion(
         .n_classes = CLASSES,
     };
     cadre_status status =
-        with_file(path, split, "labels-idx1-ubyte", 1, f, take_labels);
+        with_file(options, "labels-idx1-ubyte", 1, f, take_labels);
     if (status == CADRE_OK) {
-        status = with_file(path, split, "images-idx3-ubyte", 3, f, take_images);
+        status = with_file(options, "images-idx3-ubyte", 3, f, take_images);
     }
     if (status != CADRE_OK) {
         close_fashion(&f->base);
@@ -173,13 +172,14 @@ CADRE_VECTOR(normalize,
     (float *restrict x, const uint8_t *restrict pixels, size_t count),
     (x, pixels, count));
 
-static void read_fashion(
-    const cadre_dataset *dataset, int64_t index, float *x, int32_t *label)
+static cadre_status read_fashion(
+    const cadre_dataset *dataset, cadre_place place, float *x, int32_t *label)
 {
     const fashion *f = as_const_fashion(dataset);
-    const uint8_t *pixels = f->pixels + index * PIXELS;
+    const uint8_t *pixels = f->pixels + place.sample * PIXELS;
     normalize[cadre_isa_in_use()](x, pixels, PIXELS);
-    *label = f->labels[index];
+    *label = f->labels[place.sample];
+    return CADRE_OK;
 }
 
 const cadre_dataset_ops cadre_fashion = {

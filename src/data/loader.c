@@ -7,17 +7,28 @@
 #include "base/fail.h"
 #include "base/thread.h"
 #include "state/leaf.h"
+#include <stdio.h>
 
-enum { SLOTS = 2 };
+enum { SLOTS = 2, MOST_THREADS = 256 };
 
 // One step's samples.  Its leaves lie at fixed distances, so that a leaf is
-// found without a table.  Written by the loader's thread before the step counts
-// as filled, read by others from then until it counts as released.
+// found without a table.  Written by the loader's threads until no sample is
+// missing, read by others from then until the step counts as released.
 typedef struct slot {
+    int64_t n_missing; // samples, guarded by the loader's mu
     cadre_batch batch;
     float *x;        // (n_leaves, leaf_room, sample_elements)
     int32_t *labels; // (n_leaves, leaf_room, labels of a sample)
 } slot;
+
+// Where the threads are in what is to be read.
+typedef struct cursor {
+    int64_t step; // from 0
+    bool open;    // its slot is theirs
+    int leaf;     // of this rank's, from 0
+    int64_t next; // sample of the leaf, as a place in the batch
+    int64_t end;  // of the leaf
+} cursor;
 
 struct cadre_loader {
     cadre_loader_options options;
@@ -25,17 +36,22 @@ struct cadre_loader {
     int n_leaves;      // of this rank
     int64_t leaf_room; // samples of the largest leaf
     slot slots[SLOTS];
-    cadre_thread thread;
 
     // Of the thread that acquires.
     bool acquired;
     int64_t current; // the step acquired, or to be acquired next, from 0
+    int64_t waited_ns;
 
     pthread_mutex_t mu;
     pthread_cond_t changed;
-    int64_t filled;   // steps, guarded by mu
-    int64_t released; // steps, guarded by mu
-    bool stopping;    // guarded by mu
+    cursor cursor;       // guarded by mu
+    int64_t released;    // steps, guarded by mu
+    bool stopping;       // guarded by mu
+    cadre_status failed; // guarded by mu: the first failure, and its text
+    char text[CADRE_FAIL_TEXT_BYTES]; // guarded by mu
+
+    int n_threads;
+    cadre_thread threads[];
 };
 
 // Where a leaf of this rank begins in a slot, in samples.
@@ -44,61 +60,132 @@ static int64_t leaf_place(const cadre_loader *loader, int leaf)
     return cadre_dealing_leaf_index(&loader->dealing, leaf) * loader->leaf_room;
 }
 
-static void fill_leaf(const cadre_loader *loader, slot *s, int leaf)
+static int leaf_number(const cadre_loader *loader, int index)
+{
+    return cadre_dealing_rank_leaf(
+        &loader->dealing, loader->options.rank, index);
+}
+
+// The samples of one of this rank's leaves.
+static void leaf_samples(const cadre_loader *loader, const slot *s, int index,
+    int64_t *lo, int64_t *hi)
+{
+    cadre_leaf_samples(s->batch.n_samples, loader->options.n_leaves,
+        leaf_number(loader, index), lo, hi);
+}
+
+// Begins the step at the cursor.  Under mu, as all that moves the cursor.
+static void open_step(cadre_loader *loader)
 {
     const cadre_loader_options *o = &loader->options;
-    const cadre_dataset *dataset = o->dataset;
+    cursor *c = &loader->cursor;
+    slot *s = &loader->slots[c->step % SLOTS];
+    s->batch = cadre_deal_batch(o->dataset->n_samples, o->global_batch,
+        o->drop_last, o->first_step + c->step);
+    s->n_missing = 0;
+    for (int i = 0; i < loader->n_leaves; i++) {
+        int64_t lo;
+        int64_t hi;
+        leaf_samples(loader, s, i, &lo, &hi);
+        s->n_missing += hi - lo;
+    }
+    *c = (cursor){.step = c->step, .open = true, .leaf = -1};
+}
+
+// Moves to a leaf that has a sample left; false behind the last, where the next
+// step begins.
+static bool find_leaf(cadre_loader *loader)
+{
+    cursor *c = &loader->cursor;
+    const slot *s = &loader->slots[c->step % SLOTS];
+    while (c->next == c->end) {
+        c->leaf++;
+        if (c->leaf == loader->n_leaves) {
+            *c = (cursor){.step = c->step + 1};
+            return false;
+        }
+        leaf_samples(loader, s, c->leaf, &c->next, &c->end);
+    }
+    return true;
+}
+
+// One sample that a thread reads, and where to.
+typedef struct errand {
+    slot *slot;
+    cadre_place place;
+    int64_t at; // place in the slot, in samples
+} errand;
+
+static errand errand_of(const cadre_loader *loader, slot *s, const cursor *c)
+{
+    const cadre_loader_options *o = &loader->options;
+    int leaf = leaf_number(loader, c->leaf);
     int64_t lo;
     int64_t hi;
-    cadre_leaf_samples(s->batch.n_samples, o->n_leaves, leaf, &lo, &hi);
-
-    int64_t place = leaf_place(loader, leaf);
-    for (int64_t i = lo; i < hi; i++, place++) {
-        int64_t sample = cadre_deal_sample(
-            o->seed, s->batch.epoch, dataset->n_samples, s->batch.first + i);
-        cadre_dataset_read(dataset, sample,
-            s->x + place * dataset->sample_elements,
-            s->labels + place * cadre_dataset_labels(dataset));
-    }
+    leaf_samples(loader, s, c->leaf, &lo, &hi);
+    return (errand){
+        .slot = s,
+        .place.epoch = s->batch.epoch,
+        .place.sample = cadre_deal_sample(o->seed, s->batch.epoch,
+            o->dataset->n_samples, s->batch.first + c->next),
+        .at = leaf_place(loader, leaf) + c->next - lo,
+    };
 }
 
-static void fill(cadre_loader *loader, int64_t step)
+// Waits for something to read; false if there will be no more.
+static bool next_errand(cadre_loader *loader, errand *out)
 {
-    const cadre_loader_options *o = &loader->options;
-    slot *s = &loader->slots[step % SLOTS];
-    s->batch = cadre_deal_batch(o->dataset->n_samples, o->global_batch,
-        o->drop_last, o->first_step + step);
-    for (int i = 0; i < loader->n_leaves; i++) {
-        fill_leaf(
-            loader, s, cadre_dealing_rank_leaf(&loader->dealing, o->rank, i));
+    cursor *c = &loader->cursor;
+    bool found = false;
+    pthread_mutex_lock(&loader->mu);
+    while (!found && !loader->stopping && loader->failed == CADRE_OK &&
+           c->step < loader->options.n_steps) {
+        if (!c->open && c->step - loader->released >= SLOTS) {
+            (void)cadre_condition_wait(
+                &loader->changed, &loader->mu, CADRE_NO_DEADLINE);
+            continue;
+        }
+        if (!c->open) {
+            open_step(loader);
+        }
+        found = find_leaf(loader);
+        if (!found) {
+            // Whoever waits for a step that has no samples here.
+            pthread_cond_broadcast(&loader->changed);
+        }
     }
+    if (found) {
+        *out = errand_of(loader, &loader->slots[c->step % SLOTS], c);
+        c->next++;
+    }
+    pthread_mutex_unlock(&loader->mu);
+    return found;
 }
 
-// Waits until step's slot is free; false if the loader is to stop.
-static bool wait_for_slot(cadre_loader *loader, int64_t step)
+static void finish_errand(
+    cadre_loader *loader, const errand *e, cadre_status status)
 {
     pthread_mutex_lock(&loader->mu);
-    while (!loader->stopping && step - loader->released >= SLOTS) {
-        (void)cadre_condition_wait(
-            &loader->changed, &loader->mu, CADRE_NO_DEADLINE);
+    e->slot->n_missing--;
+    if (status != CADRE_OK && loader->failed == CADRE_OK) {
+        loader->failed = status;
+        snprintf(loader->text, sizeof(loader->text), "%s", cadre_error_text());
     }
-    bool go_on = !loader->stopping;
+    if (e->slot->n_missing == 0 || status != CADRE_OK) {
+        pthread_cond_broadcast(&loader->changed);
+    }
     pthread_mutex_unlock(&loader->mu);
-    return go_on;
 }
 
 static void run(void *ctx)
 {
     cadre_loader *loader = ctx;
-    for (int64_t step = 0; step < loader->options.n_steps; step++) {
-        if (!wait_for_slot(loader, step)) {
-            return;
-        }
-        fill(loader, step);
-        pthread_mutex_lock(&loader->mu);
-        loader->filled = step + 1;
-        pthread_cond_broadcast(&loader->changed);
-        pthread_mutex_unlock(&loader->mu);
+    const cadre_dataset *dataset = loader->options.dataset;
+    for (errand e; next_errand(loader, &e);) {
+        float *x = e.slot->x + e.at * dataset->sample_elements;
+        int32_t *labels = e.slot->labels + e.at * cadre_dataset_labels(dataset);
+        finish_errand(
+            loader, &e, cadre_dataset_read(dataset, e.place, x, labels));
     }
 }
 
@@ -111,7 +198,7 @@ static cadre_status check(const cadre_loader_options *o)
     }
     if (o->n_leaves < 1 || o->n_leaves > CADRE_MAX_LEAVES || o->block < 1 ||
         o->world_size < 1 || o->rank < 0 || o->rank >= o->world_size ||
-        o->first_step < 0 || o->n_steps < 0) {
+        o->first_step < 0 || o->n_steps < 0 || o->n_threads < 0) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "a loader for rank %d of %d, %d leaves in blocks of %d, %lld steps "
             "from %lld makes no sense",
@@ -143,10 +230,14 @@ cadre_status cadre_loader_create(
     const cadre_loader_options *options, cadre_loader **out)
 {
     CADRE_TRY(check(options));
-    cadre_loader *loader = cadre_alloc(sizeof(*loader));
+    int wanted = options->n_threads < 1 ? 1 : options->n_threads;
+    int n_threads = wanted > MOST_THREADS ? MOST_THREADS : wanted;
+    cadre_loader *loader = cadre_alloc_flex(
+        sizeof(*loader), (size_t)n_threads, sizeof(loader->threads[0]));
     if (loader == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
+    loader->n_threads = n_threads;
     loader->options = *options;
     loader->dealing =
         (cadre_dealing){options->n_leaves, options->block, options->world_size};
@@ -157,9 +248,10 @@ cadre_status cadre_loader_create(
     cadre_condition_init(&loader->changed);
 
     cadre_status status = make_slots(loader);
-    if (status == CADRE_OK) {
-        status =
-            cadre_thread_start(&loader->thread, "cadre/loader", run, loader);
+    for (int i = 0; i < n_threads && status == CADRE_OK; i++) {
+        char name[24];
+        snprintf(name, sizeof(name), "cadre/load %d", i);
+        status = cadre_thread_start(&loader->threads[i], name, run, loader);
     }
     if (status != CADRE_OK) {
         cadre_loader_destroy(loader);
@@ -178,7 +270,9 @@ void cadre_loader_destroy(cadre_loader *loader)
     loader->stopping = true;
     pthread_cond_broadcast(&loader->changed);
     pthread_mutex_unlock(&loader->mu);
-    cadre_thread_join(&loader->thread);
+    for (int i = 0; i < loader->n_threads; i++) {
+        cadre_thread_join(&loader->threads[i]);
+    }
 
     for (int i = 0; i < SLOTS; i++) {
         cadre_free(loader->slots[i].x);
@@ -189,21 +283,36 @@ void cadre_loader_destroy(cadre_loader *loader)
     cadre_free(loader);
 }
 
-void cadre_loader_acquire(cadre_loader *loader, cadre_batch *batch)
+// Under mu: the current step is whole.
+static bool is_filled(const cadre_loader *loader)
+{
+    return loader->cursor.step > loader->current &&
+           loader->slots[loader->current % SLOTS].n_missing == 0;
+}
+
+cadre_status cadre_loader_acquire(cadre_loader *loader, cadre_batch *batch)
 {
     CADRE_ASSERT(!loader->acquired);
     CADRE_ASSERT(loader->current < loader->options.n_steps);
 
+    int64_t began_ns = cadre_now_ns();
     pthread_mutex_lock(&loader->mu);
-    while (loader->filled <= loader->current) {
-        // No deadline: the thread reads memory and waits for nobody.
+    while (!is_filled(loader) && loader->failed == CADRE_OK) {
+        // No deadline: the threads read files and wait for nobody.
         (void)cadre_condition_wait(
             &loader->changed, &loader->mu, CADRE_NO_DEADLINE);
     }
+    bool filled = is_filled(loader);
     pthread_mutex_unlock(&loader->mu);
+    loader->waited_ns += cadre_now_ns() - began_ns;
 
+    if (!filled) {
+        // Written once, before what was seen above.
+        return cadre_fail(loader->failed, "%s", loader->text);
+    }
     loader->acquired = true;
     *batch = loader->slots[loader->current % SLOTS].batch;
+    return CADRE_OK;
 }
 
 cadre_leaf_data cadre_loader_leaf(const cadre_loader *loader, int leaf)
@@ -235,4 +344,9 @@ void cadre_loader_release(cadre_loader *loader)
     loader->released = loader->current;
     pthread_cond_broadcast(&loader->changed);
     pthread_mutex_unlock(&loader->mu);
+}
+
+int64_t cadre_loader_waited_ns(const cadre_loader *loader)
+{
+    return loader->waited_ns;
 }

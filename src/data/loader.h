@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A loader reads the samples of one rank's leaves ahead of the steps that use
-// them, in a thread of its own, so that loading overlaps computing.
+// them, in threads of its own, so that loading overlaps computing.  Which thread
+// reads which sample changes no bit: every sample has its place.
 //
 // Memory:  two steps' worth of this rank's leaves, allocated at the start.
 // Threads: acquire and release from one thread at a time; the leaves of an
@@ -27,6 +28,7 @@ typedef struct cadre_loader_options {
     int block;          // k: blocks of k leaves are dealt to ranks in turn
     int rank;
     int world_size;
+    int n_threads; // that read; 0: 1
 } cadre_loader_options;
 
 /** What one leaf of a step is computed from.  n_samples may be 0. */
@@ -42,13 +44,21 @@ cadre_status cadre_loader_create(
     const cadre_loader_options *options, cadre_loader **out);
 void cadre_loader_destroy(cadre_loader *loader); // at any time; NULL is allowed
 
-/** Waits for the next step's samples.  Steps come in order. */
-void cadre_loader_acquire(cadre_loader *loader, cadre_batch *batch);
+/**
+ * Waits for the next step's samples.  Steps come in order.
+ *
+ * Errors: those of cadre_dataset_read(); the loader is then good for nothing
+ *         but its end
+ */
+cadre_status cadre_loader_acquire(cadre_loader *loader, cadre_batch *batch);
 
 /** The data of a leaf of the acquired step; the leaf is this rank's. */
 cadre_leaf_data cadre_loader_leaf(const cadre_loader *loader, int leaf);
 
 /** Lets the loader use the acquired step's memory for another. */
 void cadre_loader_release(cadre_loader *loader);
+
+/** The time that cadre_loader_acquire() waited for samples, in all. */
+int64_t cadre_loader_waited_ns(const cadre_loader *loader);
 
 #endif // CADRE_DATA_LOADER_H

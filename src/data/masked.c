@@ -3,11 +3,13 @@
 #include "data/masked.h"
 
 #include "base/alloc.h"
+#include "base/fail.h"
 #include "base/random.h"
 #include "data/text.h"
 
 typedef struct masked {
     cadre_dataset base;
+    uint64_t seed;
     cadre_dataset *whole; // the text without gaps
 } masked;
 
@@ -27,15 +29,15 @@ static int64_t below(uint32_t word, int64_t n)
     return (int64_t)((uint64_t)word * (uint64_t)n >> 32);
 }
 
-void cadre_mask(const cadre_mask_key *key, int64_t n_numbers, int64_t n_tokens,
-    float *x, int32_t *labels)
+void cadre_mask(uint64_t seed, cadre_place place, int64_t n_numbers,
+    int64_t n_tokens, float *x, int32_t *labels)
 {
     enum { OF = 10, MASKED = 8, REPLACED = 9 };
     int64_t missing = cadre_masked_count(n_tokens);
     for (int64_t t = 0; t < n_tokens; t++) {
         uint32_t words[4];
-        cadre_random_words(key->seed, CADRE_STREAM_MASK, (uint32_t)key->epoch,
-            (uint64_t)(key->sample * n_tokens + t), words);
+        cadre_random_words(seed, CADRE_STREAM_MASK, (uint32_t)place.epoch,
+            (uint64_t)(place.sample * n_tokens + t), words);
         // Each set of so many places is as likely as any other.
         if (below(words[0], n_tokens - t) >= missing) {
             labels[t] = CADRE_DATA_NO_LABEL;
@@ -52,14 +54,15 @@ void cadre_mask(const cadre_mask_key *key, int64_t n_numbers, int64_t n_tokens,
     }
 }
 
+// A test has the same gaps whatever the seed.
 static cadre_status open_masked(
-    const char *path, cadre_split split, int64_t context, cadre_dataset **out)
+    const cadre_dataset_options *options, cadre_dataset **out)
 {
     masked *m = cadre_alloc(sizeof(*m));
     if (m == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
-    cadre_status status = cadre_text.open(path, split, context, &m->whole);
+    cadre_status status = cadre_text.open(options, &m->whole);
     if (status != CADRE_OK) {
         cadre_free(m);
         return status;
@@ -67,7 +70,8 @@ static cadre_status open_masked(
     m->base = *m->whole;
     m->base.ops = &cadre_masked_text;
     m->base.n_classes++;
-    m->base.n_masked = cadre_masked_count(context);
+    m->base.n_masked = cadre_masked_count(options->context);
+    m->seed = options->split == CADRE_SPLIT_TRAIN ? options->seed : 0;
     *out = &m->base;
     return CADRE_OK;
 }
@@ -78,13 +82,14 @@ static void close_masked(cadre_dataset *dataset)
     cadre_free(dataset);
 }
 
-static void read_masked(
-    const cadre_dataset *dataset, int64_t index, float *x, int32_t *labels)
+static cadre_status read_masked(
+    const cadre_dataset *dataset, cadre_place place, float *x, int32_t *labels)
 {
-    const cadre_dataset *whole = as_const_masked(dataset)->whole;
-    cadre_dataset_read(whole, index, x, labels);
-    const cadre_mask_key key = {.sample = index};
-    cadre_mask(&key, whole->n_classes, whole->tokens, x, labels);
+    const masked *m = as_const_masked(dataset);
+    CADRE_TRY(cadre_dataset_read(m->whole, place, x, labels));
+    cadre_mask(
+        m->seed, place, m->whole->n_classes, m->whole->tokens, x, labels);
+    return CADRE_OK;
 }
 
 const cadre_dataset_ops cadre_masked_text = {

@@ -20,19 +20,12 @@ static inline int64_t cadre_masked_count(int64_t tokens)
     return count > 0 ? count : 1;
 }
 
-/** What the choices in a sample are a function of. */
-typedef struct cadre_mask_key {
-    uint64_t seed;
-    int64_t epoch;
-    int64_t sample;
-} cadre_mask_key;
-
 /**
  * Masks a sample of n_tokens with n_numbers tokens to choose from; the mask is
  * n_numbers.  labels gets one for each, CADRE_DATA_NO_LABEL where none is.
  */
-void cadre_mask(const cadre_mask_key *key, int64_t n_numbers, int64_t n_tokens,
-    float *x, int32_t *labels);
+void cadre_mask(uint64_t seed, cadre_place place, int64_t n_numbers,
+    int64_t n_tokens, float *x, int32_t *labels);
 
 extern const cadre_dataset_ops cadre_masked_text;
 

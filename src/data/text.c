@@ -124,8 +124,9 @@ static void close_text(cadre_dataset *dataset)
 }
 
 static cadre_status open_text(
-    const char *path, cadre_split split, int64_t context, cadre_dataset **out)
+    const cadre_dataset_options *options, cadre_dataset **out)
 {
+    const char *path = options->path;
     text *t = cadre_alloc(sizeof(*t));
     if (t == NULL) {
         return CADRE_ERR_NO_MEMORY;
@@ -134,7 +135,7 @@ static cadre_status open_text(
     cadre_status status =
         path == NULL ? read_bible(t, &nbytes) : read_file(path, t, &nbytes);
     if (status == CADRE_OK) {
-        status = cut(t, nbytes, split, context);
+        status = cut(t, nbytes, options->split, options->context);
     }
     if (status != CADRE_OK) {
         close_text(&t->base);
@@ -144,15 +145,16 @@ static cadre_status open_text(
     return CADRE_OK;
 }
 
-static void read_text(
-    const cadre_dataset *dataset, int64_t index, float *x, int32_t *labels)
+static cadre_status read_text(
+    const cadre_dataset *dataset, cadre_place place, float *x, int32_t *labels)
 {
     const uint8_t *bytes =
-        as_const_text(dataset)->first + index * dataset->tokens;
+        as_const_text(dataset)->first + place.sample * dataset->tokens;
     for (int64_t i = 0; i < dataset->tokens; i++) {
         x[i] = bytes[i];
         labels[i] = bytes[i + 1];
     }
+    return CADRE_OK;
 }
 
 const cadre_dataset_ops cadre_text = {

@@ -14,11 +14,15 @@
 // Samples of a pass, images or texts.  Part of what the loss means: other shapes
 // may round otherwise (docs/numerics.md section 8), so it is no option.  Few
 // enough that an evaluation needs no more memory than training.
-enum { PASS_IMAGES = 100, PASS_TEXTS = 4 };
+enum { PASS_IMAGES = 100, PASS_LARGE_IMAGES = 10, PASS_TEXTS = 4 };
 
 static int64_t pass_samples(const cadre_dataset *data)
 {
-    return data->tokens > 0 ? PASS_TEXTS : PASS_IMAGES;
+    enum { LARGE = 3 * 64 * 64 };
+    if (data->tokens > 0) {
+        return PASS_TEXTS;
+    }
+    return data->sample_elements > LARGE ? PASS_LARGE_IMAGES : PASS_IMAGES;
 }
 
 // What a thread finds, and where it puts what it reads.
@@ -67,8 +71,9 @@ static cadre_status evaluate_passes(
         int64_t left = data->n_samples - first;
         int64_t n_samples = left < most ? left : most;
         for (int64_t i = 0; i < n_samples; i++) {
-            cadre_dataset_read(data, first + i,
-                d->x + i * data->sample_elements, d->labels + i * n_labels);
+            const cadre_place place = {.sample = first + i};
+            CADRE_TRY(cadre_dataset_read(data, place,
+                d->x + i * data->sample_elements, d->labels + i * n_labels));
         }
         CADRE_TRY(cadre_net_predict(worker, e->task->params, d->x, d->labels,
             n_samples, d->losses, d->classes));

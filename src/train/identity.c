@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/hash.h"
 #include "base/number.h"
+#include "data/picture.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -119,6 +120,12 @@ static key_list list_keys(const cadre_train_config *c, int n_leaves)
     add_real(&list, "train.label_smoothing", c->label_smoothing);
     add_text(&list, "train.precision", "f32");
     add_text(&list, "data.drop_last", c->data_drop_last ? "true" : "false");
+    if (c->data_side > 0) {
+        add_int(&list, "data.side", c->data_side);
+        add_text(&list, "data.augment", c->data_augment ? "true" : "false");
+        add_text(&list, "data.damaged",
+            c->data_damaged == CADRE_DAMAGED_SKIP ? "skip" : "refuse");
+    }
     list_optimizer(&list, c);
     return list;
 }
@@ -156,6 +163,9 @@ static void describe(text *t, const cadre_train_config *config,
     if (task != NULL) {
         append(t, "data %s %016" PRIx64 " %" PRId64 "\n", task->recipe->dataset,
             task->train->content_hash, task->train->n_samples);
+        if (task->train->decodes) {
+            append(t, "decoder %s\n", cadre_picture_decoder());
+        }
         describe_model(t, task);
     }
     append(t, "leaves %d\n", n_leaves);
@@ -207,7 +217,8 @@ static const char *find_line(
 static bool is_of_host(const char *line)
 {
     return strncmp(line, "numerics ", 9) == 0 ||
-           strncmp(line, "compute ", 8) == 0;
+           strncmp(line, "compute ", 8) == 0 ||
+           strncmp(line, "decoder ", 8) == 0;
 }
 
 static cadre_status name_difference(

@@ -279,9 +279,26 @@ static bool is_resized(const cadre_train_config *config)
     return config->model_layers > 0 || config->model_width > 0;
 }
 
+// What is for folders of images is for nothing else.
+static cadre_status check_image_keys(
+    const cadre_recipe *recipe, const cadre_train_config *config)
+{
+    const char *key = config->data_side > 0  ? "data.side"
+                      : config->data_augment ? "data.augment"
+                      : config->data_damaged != CADRE_DAMAGED_REFUSE
+                          ? "data.damaged"
+                          : NULL;
+    return key == NULL || strcmp(recipe->dataset, "images") == 0
+               ? CADRE_OK
+               : cadre_fail(CADRE_ERR_INVALID_ARG,
+                     "%s is given, but recipe '%s' reads no folder of images",
+                     key, config->recipe);
+}
+
 cadre_status cadre_recipe_check_size(
     const cadre_recipe *recipe, const cadre_train_config *config)
 {
+    CADRE_TRY(check_image_keys(recipe, config));
     if (recipe->sizes == CADRE_SIZES_TRANSFORMER) {
         const cadre_transformer size = transformer_of(recipe, config, 1);
         return cadre_transformer_check(&size);

@@ -118,6 +118,7 @@ cadre_status cadre_setup_loader(const cadre_train_config *config, int rank,
         .block = dealing->block,
         .rank = rank,
         .world_size = dealing->world_size,
+        .n_threads = data->decodes ? config->threads : 1,
     };
     return cadre_loader_create(&options, out);
 }

@@ -23,6 +23,7 @@ enum {
     FORMULA_BYTES,
     PEAK_RSS_BYTES,
     EXPOSED_PPB, // billionths of the step time
+    LOADING_PPB,
     FIRST_PLANE,
     N_WORDS = FIRST_PLANE + MAX_PLANES,
 };
@@ -76,6 +77,8 @@ static void measure(const cadre_outcome *o, int64_t words[N_WORDS])
     if (t->ns > 0) {
         words[EXPOSED_PPB] =
             (int64_t)((double)t->exposed_ns * 1e9 / (double)t->ns);
+        words[LOADING_PPB] =
+            (int64_t)((double)t->loading_ns * 1e9 / (double)t->ns);
     }
     cadre_plane_bytes planes[MAX_PLANES];
     int n_planes = cadre_engine_state_bytes(o->engine, planes, MAX_PLANES);
@@ -187,12 +190,15 @@ static json_t *make_speed(const cadre_outcome *o, const int64_t words[N_WORDS])
     bool is_ring = strcmp(cadre_order_name(o->world), "ring") == 0;
     double samples = cadre_tally_samples_per_second(o->tally);
     int tokens = o->config->model_context;
-    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:o, s:I, s:I, s:n, s:n}",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:I, s:I, s:n, s:n}",
         "samples_per_second", cadre_json_real(samples), "tokens_per_second",
         tokens > 0 ? cadre_json_real(samples * tokens) : json_null(),
         "step_ms_median", cadre_json_real(cadre_tally_median_ms(o->tally)),
         "exposed_fraction",
         measured ? cadre_json_real((double)words[EXPOSED_PPB] * 1e-9)
+                 : json_null(),
+        "loading_fraction",
+        measured ? cadre_json_real((double)words[LOADING_PPB] * 1e-9)
                  : json_null(),
         "bytes_sent_per_step", (json_int_t)words[BYTES_SENT],
         "formula_bytes_per_step",

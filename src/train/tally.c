@@ -56,8 +56,8 @@ int cadre_tally_losses(
     return n;
 }
 
-void cadre_tally_add(
-    cadre_tally *tally, const cadre_step_report *report, int64_t step_ns)
+void cadre_tally_add(cadre_tally *tally, const cadre_step_report *report,
+    int64_t step_ns, int64_t loading_ns)
 {
     tally->losses[tally->n_steps % CADRE_TALLY_LOSSES] = report->loss;
     tally->n_steps++;
@@ -73,6 +73,7 @@ void cadre_tally_add(
     tally->weight += report->weight;
     tally->ns += step_ns;
     tally->exposed_ns += (int64_t)(report->exposed_ms * 1e6);
+    tally->loading_ns += loading_ns;
 }
 
 double cadre_tally_loss(const cadre_tally *tally)

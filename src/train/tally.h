@@ -29,7 +29,8 @@ typedef struct cadre_tally {
     int64_t weight;
     int64_t ns;
     int64_t exposed_ns;
-    float *window; // milliseconds of the last of them, in a ring
+    int64_t loading_ns; // in which the step waited for its samples
+    float *window;      // milliseconds of the last of them, in a ring
     int64_t window_steps;
 } cadre_tally;
 
@@ -50,8 +51,9 @@ void cadre_tally_resume(cadre_tally *tally, int64_t n_steps, int64_t n_skipped,
 int cadre_tally_losses(
     const cadre_tally *tally, double losses[CADRE_TALLY_LOSSES]);
 
-void cadre_tally_add(
-    cadre_tally *tally, const cadre_step_report *report, int64_t step_ns);
+/** Counts a step; loading_ns is what it waited for its samples. */
+void cadre_tally_add(cadre_tally *tally, const cadre_step_report *report,
+    int64_t step_ns, int64_t loading_ns);
 
 /** Mean loss of the last CADRE_TALLY_LOSSES steps; NaN without a step. */
 double cadre_tally_loss(const cadre_tally *tally);

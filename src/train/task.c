@@ -12,9 +12,16 @@ static_assert((int)CADRE_DATA_NO_LABEL == (int)CADRE_NO_LABEL,
 cadre_status cadre_task_data(const cadre_recipe *recipe,
     const cadre_train_config *config, cadre_split split, cadre_dataset **out)
 {
-    const char *path = config->data_path[0] != '\0' ? config->data_path : NULL;
-    return cadre_dataset_open(
-        recipe->dataset, path, split, config->model_context, out);
+    const cadre_dataset_options options = {
+        .path = config->data_path[0] != '\0' ? config->data_path : NULL,
+        .split = split,
+        .context = config->model_context,
+        .side = config->data_side,
+        .augment = config->data_augment,
+        .skip_damaged = config->data_damaged == CADRE_DAMAGED_SKIP,
+        .seed = config->seed,
+    };
+    return cadre_dataset_open(recipe->dataset, &options, out);
 }
 
 static cadre_status open_data(

@@ -194,27 +194,30 @@ static void pass_on_stop(run *r)
     }
 }
 
-static cadre_status run_step(run *r, cadre_step_report *report)
-{
-    cadre_batch batch;
-    cadre_loader_acquire(r->loader, &batch);
-    CADRE_TRY(cadre_step_begin(r->engine));
-    CADRE_TRY(cadre_crew_run(r->crew, run_leaves, r));
-    pass_on_stop(r);
-    CADRE_TRY(cadre_step_end(r->engine, report));
-    cadre_loader_release(r->loader);
-    r->evaluated = false;
-    return CADRE_OK;
-}
-
 // A step as the display and metrics.jsonl see it.
 typedef struct step_view {
     cadre_step_report report;
     int64_t ns;
-    bool evaluates; // an evaluation follows it
+    int64_t loading_ns; // of ns: spent waiting for samples
+    bool evaluates;     // an evaluation follows it
     bool evaluated;
     bool last;
 } step_view;
+
+static cadre_status run_step(run *r, step_view *s)
+{
+    int64_t waited_ns = cadre_loader_waited_ns(r->loader);
+    cadre_batch batch;
+    CADRE_TRY(cadre_loader_acquire(r->loader, &batch));
+    s->loading_ns = cadre_loader_waited_ns(r->loader) - waited_ns;
+    CADRE_TRY(cadre_step_begin(r->engine));
+    CADRE_TRY(cadre_crew_run(r->crew, run_leaves, r));
+    pass_on_stop(r);
+    CADRE_TRY(cadre_step_end(r->engine, &s->report));
+    cadre_loader_release(r->loader);
+    r->evaluated = false;
+    return CADRE_OK;
+}
 
 // The first step of a new identity says so.
 static bool begins_identity(const run *r, const step_view *s)
@@ -293,7 +296,7 @@ static cadre_status log_step(run *r, const step_view *s)
 // Counts a step, and gathers what ranks have to tell of it.
 static cadre_status observe(run *r, const step_view *s)
 {
-    cadre_tally_add(&r->tally, &s->report, s->ns);
+    cadre_tally_add(&r->tally, &s->report, s->ns, s->loading_ns);
     const cadre_records_step step = record_of(r, s);
     return cadre_records_take(&r->records, &step);
 }
@@ -335,7 +338,7 @@ static cadre_status run_steps(run *r)
     for (int64_t step = r->config->resume_step + 1;
          step <= r->n_steps && r->stopped_by == 0; step++) {
         step_view s = {0};
-        CADRE_TRY(run_step(r, &s.report));
+        CADRE_TRY(run_step(r, &s));
         int64_t now = cadre_now_ns();
         s.ns = now > mark ? now - mark : 1;
         mark = now;

@@ -101,12 +101,18 @@ static void write_both(const trial *t)
     write_file(t, "t10k-images-idx3-ubyte", t->images, sizeof(t->images));
 }
 
+static cadre_status open_split(
+    const char *folder, cadre_split split, cadre_dataset **out)
+{
+    const cadre_dataset_options options = {.path = folder, .split = split};
+    return cadre_dataset_open("fashion", &options, out);
+}
+
 static void refused(const trial *t, cadre_status status, const char *words)
 {
     cadre_dataset *dataset = NULL;
     CHECK_FAILS(
-        cadre_dataset_open("fashion", t->folder, CADRE_SPLIT_TEST, 0, &dataset),
-        status, words);
+        open_split(t->folder, CADRE_SPLIT_TEST, &dataset), status, words);
     assert_null(dataset);
 }
 
@@ -124,15 +130,15 @@ static void refused_by_name(const trial *t, const char *name, const char *words)
 static void check_samples(const trial *t)
 {
     cadre_dataset *dataset = NULL;
-    CHECK_OK(cadre_dataset_open(
-        "fashion", t->folder, CADRE_SPLIT_TEST, 0, &dataset));
+    CHECK_OK(open_split(t->folder, CADRE_SPLIT_TEST, &dataset));
     assert_int_equal(dataset->n_samples, SAMPLES);
     assert_int_equal(dataset->sample_elements, PIXELS);
     assert_int_equal(dataset->n_classes, 10);
     for (int s = 0; s < SAMPLES; s++) {
         float x[PIXELS];
         int32_t label = -1;
-        cadre_dataset_read(dataset, s, x, &label);
+        const cadre_place place = {.sample = s};
+        CHECK_OK(cadre_dataset_read(dataset, place, x, &label));
         assert_int_equal(label, 9 - s);
         for (int i = 0; i < PIXELS; i++) {
             double wanted =
@@ -161,8 +167,7 @@ static void reads_plain_and_gzipped_files(void **state)
 static uint64_t content_hash(const trial *t)
 {
     cadre_dataset *dataset = NULL;
-    CHECK_OK(cadre_dataset_open(
-        "fashion", t->folder, CADRE_SPLIT_TEST, 0, &dataset));
+    CHECK_OK(open_split(t->folder, CADRE_SPLIT_TEST, &dataset));
     uint64_t hash = dataset->content_hash;
     cadre_dataset_close(dataset);
     return hash;
@@ -199,12 +204,11 @@ static void names_what_is_missing(void **state)
     refused(t, CADRE_ERR_NOT_FOUND, path);
 
     cadre_dataset *dataset = NULL;
-    CHECK_FAILS(cadre_dataset_open("fashion", "/nonexistent/folder",
-                    CADRE_SPLIT_TRAIN, 0, &dataset),
+    CHECK_FAILS(open_split("/nonexistent/folder", CADRE_SPLIT_TRAIN, &dataset),
         CADRE_ERR_NOT_FOUND, "/nonexistent/folder/train-");
-    CHECK_FAILS(
-        cadre_dataset_open("imagenet", NULL, CADRE_SPLIT_TRAIN, 0, &dataset),
-        CADRE_ERR_NOT_FOUND, "'imagenet'; there are fashion and text");
+    const cadre_dataset_options none = {0};
+    CHECK_FAILS(cadre_dataset_open("imagenet", &none, &dataset),
+        CADRE_ERR_NOT_FOUND, "'imagenet'; there are fashion, images and text");
     assert_null(dataset);
 }
 
@@ -339,8 +343,7 @@ static void every_allocation_may_fail(void **state)
     int failures = 0;
     for (; status != CADRE_OK; failures++) {
         cadre_alloc_fail_after(failures);
-        status = cadre_dataset_open(
-            "fashion", t->folder, CADRE_SPLIT_TEST, 0, &dataset);
+        status = open_split(t->folder, CADRE_SPLIT_TEST, &dataset);
         cadre_alloc_fail_after(-1);
         assert_true(status == CADRE_OK || status == CADRE_ERR_NO_MEMORY);
         assert_in_range(failures, 0, 100);
@@ -358,7 +361,7 @@ static void reads_the_real_one(void **state)
     const int64_t counts[] = {60000, 10000};
     for (int s = 0; s < 2; s++) {
         cadre_dataset *dataset = NULL;
-        CHECK_OK(cadre_dataset_open("fashion", NULL, splits[s], 0, &dataset));
+        CHECK_OK(open_split(NULL, splits[s], &dataset));
         assert_int_equal(dataset->n_samples, counts[s]);
         int per_class[10] = {0};
         double sum = 0.0;
@@ -366,7 +369,8 @@ static void reads_the_real_one(void **state)
         for (int64_t n = 0; n < dataset->n_samples; n++) {
             float x[PIXELS];
             int32_t label;
-            cadre_dataset_read(dataset, n, x, &label);
+            const cadre_place place = {.sample = n};
+            CHECK_OK(cadre_dataset_read(dataset, place, x, &label));
             per_class[label]++;
             for (int i = 0; i < PIXELS; i++) {
                 sum += (double)x[i];

@@ -17,9 +17,10 @@ typedef struct counting {
     atomic_int reads[MOST];
 } counting;
 
-static void read_counting(
-    const cadre_dataset *dataset, int64_t index, float *x, int32_t *label)
+static cadre_status read_counting(
+    const cadre_dataset *dataset, cadre_place place, float *x, int32_t *label)
 {
+    const int64_t index = place.sample;
     union {
         const cadre_dataset *given;
         counting *ours;
@@ -29,6 +30,7 @@ static void read_counting(
         x[i] = (float)(index * (i + 1));
     }
     *label = (int32_t)(index % 7);
+    return CADRE_OK;
 }
 
 static const cadre_dataset_ops counting_ops = {
@@ -70,7 +72,7 @@ static void run_rank(const cadre_loader_options *o)
     cadre_dealing dealing = {o->n_leaves, o->block, o->world_size};
     for (int64_t step = 0; step < o->n_steps; step++) {
         cadre_batch batch;
-        cadre_loader_acquire(loader, &batch);
+        CHECK_OK(cadre_loader_acquire(loader, &batch));
         cadre_batch wanted = cadre_deal_batch(o->dataset->n_samples,
             o->global_batch, o->drop_last, o->first_step + step);
         assert_int_equal(batch.epoch, wanted.epoch);
@@ -109,6 +111,7 @@ static void ranks_share_the_samples(void **state)
                 .block = cases[c].block,
                 .rank = rank,
                 .world_size = cases[c].ranks,
+                .n_threads = rank % 3 * 2,
             };
             run_rank(&o);
         }
@@ -180,7 +183,7 @@ static void stays_two_steps_ahead(void **state)
     CHECK_OK(cadre_loader_create(&o, &loader));
     for (int step = 0; step < 3; step++) {
         cadre_batch batch;
-        cadre_loader_acquire(loader, &batch);
+        CHECK_OK(cadre_loader_acquire(loader, &batch));
         int reads = 0;
         for (int i = 0; i < 100; i++) {
             reads += atomic_load(&data.reads[i]);
@@ -210,7 +213,7 @@ static void allocates_nothing_after_the_start(void **state)
     uint64_t before = cadre_alloc_calls();
     for (int step = 0; step < 20; step++) {
         cadre_batch batch;
-        cadre_loader_acquire(loader, &batch);
+        CHECK_OK(cadre_loader_acquire(loader, &batch));
         cadre_loader_release(loader);
     }
     assert_int_equal(cadre_alloc_calls(), before);
@@ -224,11 +227,11 @@ static void destroy_after(
     cadre_batch batch;
     CHECK_OK(cadre_loader_create(o, &loader));
     for (int step = 0; step < steps; step++) {
-        cadre_loader_acquire(loader, &batch);
+        CHECK_OK(cadre_loader_acquire(loader, &batch));
         cadre_loader_release(loader);
     }
     if (while_acquired) {
-        cadre_loader_acquire(loader, &batch);
+        CHECK_OK(cadre_loader_acquire(loader, &batch));
     }
     cadre_loader_destroy(loader);
 }

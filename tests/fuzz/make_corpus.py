@@ -202,8 +202,19 @@ def safetensors():
     yield "shorter-than-a-length", b"\0abc"
 
 
+def picture():
+    images = CORPUS.parents[1] / "data" / "images"
+    for name in ("photo.jpg", "progressive.jpg", "restarts.jpg", "ink.jpg",
+                 "turned-7.jpg", "interlaced.png", "palette.png", "deep.png",
+                 "bits.png"):
+        content = (images / name).read_bytes()
+        yield name, content
+        yield f"cut-{name}", content[:len(content) * 2 // 3]
+
+
 def main():
-    for target in (frames, handshake, idx, config, environment, safetensors):
+    for target in (frames, handshake, idx, config, environment, safetensors,
+                   picture):
         folder = CORPUS / target.__name__
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in target():

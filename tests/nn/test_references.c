@@ -335,8 +335,8 @@ static void start(const char *name, int batch, training *t)
         cadre_net_create(recipe->layers, recipe->n_layers, image, 10, &t->net));
     CHECK_OK(
         cadre_net_worker_create(t->net, (int64_t[]){batch}, 1, &t->worker));
-    CHECK_OK(
-        cadre_dataset_open("fashion", NULL, CADRE_SPLIT_TRAIN, 0, &t->dataset));
+    const cadre_dataset_options data = {.split = CADRE_SPLIT_TRAIN};
+    CHECK_OK(cadre_dataset_open("fashion", &data, &t->dataset));
     t->batch = batch;
     t->n_params = cadre_net_param_count(t->net);
     assert_in_range(t->n_params, 1, MOST_PARAMS);
@@ -393,7 +393,8 @@ static double pass(training *t, int step)
     static float x[MOST_BATCH][PIXELS];
     int32_t labels[MOST_BATCH];
     for (int n = 0; n < t->batch; n++) {
-        cadre_dataset_read(t->dataset, step * t->batch + n, x[n], &labels[n]);
+        const cadre_place place = {.sample = step * t->batch + n};
+        CHECK_OK(cadre_dataset_read(t->dataset, place, x[n], &labels[n]));
     }
     cadre_grad_listener listener = {t, grad_of, ready};
     const cadre_pass whole = {
