@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// "linear": y = x W^T + b, with W (O, I) and b (O).  An image is taken as a row
+// "linear": y = x W^T + b, with W (O, I) and b (O), or without b.  An image is taken as a row
 // of its elements.
 //
-// "projection": y = x W^T, a "linear" without a bias.
-//
-// "unembedding": the same with the weight W (O, I) of an embedding.
+// "unembedding": y = x W^T, with the weight W (O, I) of an embedding.
 
 #include "base/fail.h"
 #include "nn/compute.h"
@@ -42,17 +40,17 @@ static cadre_status plan_linear(
 {
     enum { WIDEST = 1 << 24 }; // so that products of two fit any size type
     if (plan->name[0] == '\0') {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "%s needs a name for its parameters", plan->ops->kind);
+        return cadre_fail(
+            CADRE_ERR_INVALID_ARG, "linear needs a name for its parameters");
     }
     int64_t in = inputs(plan);
     if (layer->width < 1 || layer->width > WIDEST || in > WIDEST) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "%s from %lld to %lld: 1 to %d elements are possible",
-            plan->ops->kind, (long long)in, (long long)layer->width,
-            (int)WIDEST);
+            "linear from %lld to %lld: 1 to %d elements are possible",
+            (long long)in, (long long)layer->width, (int)WIDEST);
     }
     plan->deviation = layer->deviation;
+    plan->n_params = layer->no_bias ? BIAS : N_PARAMS;
     set_output(plan, layer->width);
     return CADRE_OK;
 }
@@ -106,8 +104,9 @@ static cadre_status forward(const cadre_layer_call *call, cadre_matrix y)
 {
     CADRE_TRY(forward_product(call, y));
 
-    const float *bias = call->params[BIAS];
-    for (int64_t n = 0; n < y.rows; n++) {
+    const bool has_bias = call->plan->n_params > BIAS;
+    const float *bias = has_bias ? call->params[BIAS] : NULL;
+    for (int64_t n = 0; n < y.rows && has_bias; n++) {
         cadre_row_add(cadre_matrix_row(y, n), bias, y.columns);
     }
     return CADRE_OK;
@@ -163,24 +162,12 @@ static cadre_status input_gradient(
 
 const cadre_layer_ops cadre_linear = {
     .kind = "linear",
-    .takes = CADRE_TAKES_WIDTH | CADRE_TAKES_DEVIATION,
+    .takes = CADRE_TAKES_WIDTH | CADRE_TAKES_DEVIATION | CADRE_TAKES_NO_BIAS,
     .n_params = N_PARAMS,
     .input_block = plain_block,
     .plan = plan_linear,
     .param = describe,
     .forward = forward,
-    .param_gradient = param_gradient,
-    .input_gradient = input_gradient,
-};
-
-const cadre_layer_ops cadre_projection = {
-    .kind = "projection",
-    .takes = CADRE_TAKES_WIDTH | CADRE_TAKES_DEVIATION,
-    .n_params = 1,
-    .input_block = plain_block,
-    .plan = plan_linear,
-    .param = describe,
-    .forward = forward_product,
     .param_gradient = param_gradient,
     .input_gradient = input_gradient,
 };

@@ -26,11 +26,11 @@ struct cadre_net_worker {
     size_t scratch_count; // that the layer wants that wants most
     float *block;         // all that follows lies in it
     float *losses;        // (capacity, labels of a sample)
-    float *past;          // gradient that goes past the layers of a residual
+    float *past;          // gradient that goes past layers of a residual
     float *addend;        // a later pass's gradient of one parameter
     float *scratch;       // of one layer at a time
     float *turns[2];      // gradients of activations
-    float *outputs[];     // of each layer; in place: its predecessor's
+    float *outputs[];     // of each layer; perhaps an earlier one's
 };
 
 static size_t padded(size_t count)
@@ -38,11 +38,18 @@ static size_t padded(size_t count)
     return (size_t)cadre_matrix_stride((int64_t)count);
 }
 
-// True if the layer writes over what it reads.  The samples are not ours.
-static bool writes_over_input(const cadre_net *net, int layer)
+// The layer whose output's memory a layer's output takes over, or -1.  The
+// samples are not ours.
+static int shares_memory(const cadre_net *net, int layer)
 {
-    return layer > 0 && net->layers[layer].ops->in_place &&
-           !net->layers[layer - 1].ops->keeps_output;
+    const cadre_layer_plan *plan = &net->layers[layer];
+    if (plan->ops == &cadre_shortcut) {
+        return plan->partner;
+    }
+    bool shares =
+        layer > 0 && plan->ops->in_place &&
+        (plan->ops->passes_on || !net->layers[layer - 1].ops->keeps_output);
+    return shares ? layer - 1 : -1;
 }
 
 // True if the last layer's backward does not read the scores again.
@@ -68,7 +75,8 @@ static int64_t widest_residual(const cadre_net *net)
 {
     int64_t most = 0;
     for (int l = 0; l < net->n_layers; l++) {
-        if (net->layers[l].ops == &cadre_residual) {
+        const cadre_layer_ops *ops = net->layers[l].ops;
+        if (ops == &cadre_residual || ops == &cadre_add) {
             int64_t stride = cadre_shape_stride(net->layers[l].out);
             most = stride > most ? stride : most;
         }
@@ -91,9 +99,9 @@ static size_t lay_out(cadre_net_worker *w, float *block, int64_t capacity)
     size_t used = 0;
     for (int l = 0; l < net->n_layers; l++) {
         size_t stride = (size_t)cadre_shape_stride(net->layers[l].out);
-        w->outputs[l] = writes_over_input(net, l)
-                            ? w->outputs[l - 1]
-                            : take(block, &used, rows * stride);
+        int other = shares_memory(net, l);
+        w->outputs[l] =
+            other >= 0 ? w->outputs[other] : take(block, &used, rows * stride);
     }
     for (int i = 0; i < 2; i++) {
         w->turns[i] = take(block, &used, rows * (size_t)widest(net));
@@ -321,7 +329,7 @@ static cadre_status param_gradients(const journey *j,
     const cadre_layer_call *call, const cadre_grad_listener *listener)
 {
     const cadre_layer_plan *plan = call->plan;
-    for (int i = 0; i < plan->ops->n_params; i++) {
+    for (int i = 0; i < plan->n_params; i++) {
         int index = plan->first_param + i;
         float *grad = listener->grad(listener->ctx, index);
         bool fresh = j->pass->first && !plan->lends;

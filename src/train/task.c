@@ -47,7 +47,9 @@ static cadre_status lay_out(cadre_group *world,
     for (int i = 0; i < n_params; i++) {
         const cadre_net_param *p = cadre_net_param_at(task->net, i);
         const cadre_param_options options = {
-            .no_decay = config->decay == CADRE_DECAY_WEIGHTS && p->n_dims == 1};
+            .no_decay = config->decay == CADRE_DECAY_WEIGHTS && p->n_dims == 1,
+            .buffer = p->buffer,
+        };
         int index;
         CADRE_TRY(cadre_model_add(
             task->model, p->name, p->shape, p->n_dims, &options, &index));

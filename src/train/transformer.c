@@ -99,6 +99,11 @@ static cadre_layer *add_weights(
     return layer;
 }
 
+static void add_plain(plan *p, const char *name, int64_t width)
+{
+    add_weights(p, "linear", name, width)->no_bias = true;
+}
+
 static void add_embedding(plan *p)
 {
     cadre_layer *layer = add_weights(p, "embedding", "tok", p->size->width);
@@ -160,16 +165,16 @@ static void add_llama_block(plan *p)
     const int64_t inside = (8 * width / 3 + LINE - 1) / LINE * LINE;
     add(p, "residual", NULL);
     add(p, "rms_norm", "ln1");
-    add_weights(p, "projection", "qkv", width / heads * (heads + 2 * kv_heads));
+    add_plain(p, "qkv", width / heads * (heads + 2 * kv_heads));
     add_attention(p, "rotary");
     add_attention(p, "causal_attention");
-    add_weights(p, "projection", "proj", width);
+    add_plain(p, "proj", width);
     add(p, "add", NULL);
     add(p, "residual", NULL);
     add(p, "rms_norm", "ln2");
-    add_weights(p, "projection", "up", 2 * inside);
+    add_plain(p, "up", 2 * inside);
     add(p, "swiglu", NULL);
-    add_weights(p, "projection", "down", width);
+    add_plain(p, "down", width);
     add(p, "add", NULL);
 }
 
@@ -228,7 +233,7 @@ static void add_end(plan *p)
         break;
     case CADRE_LLAMA:
         add(p, "rms_norm", "ln");
-        add_weights(p, "projection", "head", p->size->vocabulary);
+        add_plain(p, "head", p->size->vocabulary);
         break;
     case CADRE_BERT:
         add_weights(p, "linear", "head", p->size->width);

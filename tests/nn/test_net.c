@@ -142,7 +142,6 @@ static void refuses_texts_that_make_no_sense(void **state)
         {{.kind = "rotary", .heads = 2, .kv_heads = 2},
             "rotary with heads of 1 channels"},
         {{.kind = "rms_norm"}, "rms_norm needs a name"},
-        {{.kind = "projection"}, "projection needs a name"},
         {{.kind = "swiglu", .kv_heads = 1}, "swiglu has no kv_heads"},
         {{.kind = "conv2d", .name = "c", .width = 3, .kernel = 1},
             "conv2d works on images"},
@@ -179,6 +178,8 @@ static void refuses_pairs_that_do_not_fit(void **state)
         {.kind = "linear", .name = "a", .width = 4}, {.kind = "add"}};
     const cadre_layer nested[] = {
         {.kind = "residual"}, {.kind = "residual"}, {.kind = "add"}};
+    const cadre_layer twice[] = {
+        {.kind = "residual"}, {.kind = "shortcut"}, {.kind = "shortcut"}};
     const cadre_layer ties[] = {
         {.kind = "embedding", .name = "tok", .width = 6, .vocabulary = 64},
         {.kind = "linear", .name = "a", .width = 5},
@@ -186,9 +187,13 @@ static void refuses_pairs_that_do_not_fit(void **state)
     cadre_net *net = NULL;
     CHECK_FAILS(cadre_net_create(wider, 3, row(5), 4, &net),
         CADRE_ERR_INVALID_ARG,
-        "layer 3: what is added has 4 channels, what it is added to 5");
+        "layer 3: what is added has 4 channels of 1 x 1, what it is added to");
     CHECK_FAILS(cadre_net_create(nested, 3, row(5), 5, &net),
         CADRE_ERR_INVALID_ARG, "layer 2: the residual before has no add");
+    CHECK_FAILS(cadre_net_create(&twice[1], 1, row(5), 5, &net),
+        CADRE_ERR_INVALID_ARG, "layer 1: shortcut needs a residual");
+    CHECK_FAILS(cadre_net_create(twice, 3, row(5), 5, &net),
+        CADRE_ERR_INVALID_ARG, "layer 3: shortcut needs a residual");
     CHECK_FAILS(cadre_net_create(ties, 3, text, 64, &net),
         CADRE_ERR_INVALID_ARG, "unembedding of 5 channels, but 'tok' makes 6");
     assert_null(net);
