@@ -9,6 +9,7 @@
 
 static const cadre_layer_ops *const kinds[] = {
     &cadre_add,
+    &cadre_attention,
     &cadre_avgpool2d,
     &cadre_batch_norm2d,
     &cadre_causal_attention,
@@ -24,7 +25,11 @@ static const cadre_layer_ops *const kinds[] = {
     &cadre_positions,
     &cadre_relu,
     &cadre_residual,
+    &cadre_rms_norm,
+    &cadre_rotary,
     &cadre_shortcut,
+    &cadre_silu,
+    &cadre_swiglu,
     &cadre_unembedding,
 };
 
@@ -59,6 +64,7 @@ static cadre_status check_fields(
         {"no_bias", CADRE_TAKES_NO_BIAS, layer->no_bias},
         {"rate", CADRE_TAKES_RATE, layer->rate < 0 || layer->rate > 0},
         {"heads", CADRE_TAKES_HEADS, layer->heads != 0},
+        {"kv_heads", CADRE_TAKES_KV_HEADS, layer->kv_heads != 0},
         {"vocabulary", CADRE_TAKES_VOCABULARY, layer->vocabulary != 0},
         {"tied", CADRE_TAKES_TIED, layer->tied != NULL},
         {"deviation", CADRE_TAKES_DEVIATION,
@@ -121,6 +127,30 @@ cadre_status cadre_layer_slide(cadre_layer_plan *plan)
             (long long)plan->in.height, (long long)plan->in.width,
             (long long)plan->padding);
     }
+    return CADRE_OK;
+}
+
+cadre_status cadre_layer_split_heads(
+    const cadre_layer *layer, cadre_layer_plan *plan)
+{
+    const int64_t heads = layer->heads;
+    const int64_t kv_heads = layer->kv_heads == 0 ? heads : layer->kv_heads;
+    const int64_t channels = plan->in.channels;
+    if (plan->in.tokens == 0) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "%s works on text, and this is none", plan->ops->kind);
+    }
+    if (heads < 1 || heads > channels || kv_heads < 1 || kv_heads > heads ||
+        heads % kv_heads != 0 || channels % (heads + 2 * kv_heads) != 0) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "%s with %lld heads of q and %lld each of k and v, of %lld "
+            "channels: heads have to be alike, and those of k shared by as "
+            "many of q each",
+            plan->ops->kind, (long long)heads, (long long)kv_heads,
+            (long long)channels);
+    }
+    plan->heads = heads;
+    plan->kv_heads = kv_heads;
     return CADRE_OK;
 }
 

@@ -36,6 +36,7 @@ struct cadre_layer_plan {
     int64_t dilation;
     int64_t groups;
     int64_t heads;
+    int64_t kv_heads;
     int64_t vocabulary;
     float rate;
     float deviation;
@@ -84,6 +85,8 @@ typedef struct cadre_layer_call {
     // that waits while backward goes through other layers.
     cadre_matrix past;
     const cadre_pass *pass; // NULL if nothing is trained
+    int64_t place; // of the first row in its text; rows of x and y that came
+                   // before it lie before it.  0 but in a forward that goes on
     float *scratch;
 } cadre_layer_call;
 
@@ -96,6 +99,7 @@ enum {
     CADRE_TAKES_VOCABULARY = 16,
     CADRE_TAKES_TIED = 32,
     CADRE_TAKES_DEVIATION = 64,
+    CADRE_TAKES_KV_HEADS = 128,
     CADRE_TAKES_FILTER = 512, // dilation and groups
     CADRE_TAKES_NO_BIAS = 1024,
 };
@@ -160,6 +164,7 @@ struct cadre_layer_ops {
 };
 
 extern const cadre_layer_ops cadre_add;
+extern const cadre_layer_ops cadre_attention;
 extern const cadre_layer_ops cadre_avgpool2d;
 extern const cadre_layer_ops cadre_batch_norm2d;
 extern const cadre_layer_ops cadre_causal_attention;
@@ -176,7 +181,11 @@ extern const cadre_layer_ops cadre_positions;
 extern const cadre_layer_ops cadre_relayout; // no kind for users
 extern const cadre_layer_ops cadre_relu;
 extern const cadre_layer_ops cadre_residual;
+extern const cadre_layer_ops cadre_rms_norm;
+extern const cadre_layer_ops cadre_rotary;
 extern const cadre_layer_ops cadre_shortcut;
+extern const cadre_layer_ops cadre_silu;
+extern const cadre_layer_ops cadre_swiglu;
 extern const cadre_layer_ops cadre_unembedding;
 
 /**
@@ -196,5 +205,21 @@ cadre_status cadre_layer_find(
  * Errors: CADRE_ERR_INVALID_ARG
  */
 cadre_status cadre_layer_slide(cadre_layer_plan *plan);
+
+/**
+ * Checks how the channels of plan->in are split into heads of q, k and v, and
+ * sets plan->heads and kv_heads.
+ *
+ * Errors: CADRE_ERR_INVALID_ARG
+ */
+cadre_status cadre_layer_split_heads(
+    const cadre_layer *layer, cadre_layer_plan *plan);
+
+/** Channels of a head, of channels that hold q, k and v. */
+static inline int64_t cadre_layer_head_channels(
+    int64_t channels, const cadre_layer_plan *plan)
+{
+    return channels / (plan->heads + 2 * plan->kv_heads);
+}
 
 #endif // CADRE_NN_LAYER_H

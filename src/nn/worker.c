@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Passes.  Each layer writes its output once, and backward needs two gradients
-// at a time, so two buffers take turns.  All of it lies in one block.
+// at a time, so two buffers take turns; that of the scores is written over
+// them.  All of it lies in one block.
 
 #include "nn/net.h"
 
@@ -51,11 +52,19 @@ static int shares_memory(const cadre_net *net, int layer)
     return shares ? layer - 1 : -1;
 }
 
-// Floats per row of the widest activation.
+// True if the last layer's backward does not read the scores again.
+static bool gives_up_scores(const cadre_net *net)
+{
+    const cadre_layer_ops *last = net->layers[net->n_layers - 1].ops;
+    return !last->in_place && !last->keeps_output;
+}
+
+// Floats per row of the widest gradient of an activation.
 static int64_t widest(const cadre_net *net)
 {
     int64_t most = 0;
-    for (int l = 0; l < net->n_layers; l++) {
+    int n_layers = net->n_layers - (gives_up_scores(net) ? 1 : 0);
+    for (int l = 0; l < n_layers; l++) {
         int64_t stride = cadre_shape_stride(net->layers[l].out);
         most = stride > most ? stride : most;
     }
@@ -340,7 +349,7 @@ static cadre_status param_gradients(const journey *j,
 }
 
 // Backward through all layers that have parameters, or have such below them;
-// dy, the gradient of the net's output, lies in turn 0.
+// dy, the gradient of the net's output, lies in its place or in turn 0.
 static cadre_status backward(
     const journey *j, cadre_matrix dy, const cadre_grad_listener *listener)
 {
@@ -370,8 +379,11 @@ static cadre_matrix_view scores(const journey *j, cadre_matrix *dz)
     const cadre_net_worker *w = j->worker;
     int last = w->net->n_layers - 1;
     int64_t rows = j->samples.rows;
-    *dz = activation(w->turns[0], rows, w->net->layers[last].out);
-    return cadre_matrix_read(output_of(w, last, rows));
+    cadre_matrix z = output_of(w, last, rows);
+    *dz = gives_up_scores(w->net)
+              ? z
+              : activation(w->turns[0], rows, w->net->layers[last].out);
+    return cadre_matrix_read(z);
 }
 
 cadre_status cadre_net_pass(cadre_net_worker *worker,
@@ -385,7 +397,8 @@ cadre_status cadre_net_pass(cadre_net_worker *worker,
 
     cadre_matrix dz;
     cadre_matrix_view z = scores(&j, &dz);
-    cadre_softmax_cross_entropy(z, pass->labels, worker->losses, dz);
+    cadre_softmax_cross_entropy(
+        z, pass->labels, pass->label_smoothing, worker->losses, dz);
     CADRE_TRY(backward(&j, dz, listener));
 
     double sum = 0.0;
@@ -406,8 +419,8 @@ cadre_status cadre_net_predict(cadre_net_worker *worker,
 
     cadre_matrix dz;
     cadre_matrix_view z = scores(&j, &dz);
-    cadre_softmax_cross_entropy(z, labels, losses, dz);
     cadre_highest_class(z, classes);
+    cadre_softmax_cross_entropy(z, labels, 0.0f, losses, dz);
     return CADRE_OK;
 }
 

@@ -4,6 +4,10 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
+#include <assert.h>
+
+static_assert((int)CADRE_DATA_NO_LABEL == (int)CADRE_NO_LABEL,
+    "labels of data are those of nets");
 
 cadre_status cadre_task_data(const cadre_recipe *recipe,
     const cadre_train_config *config, cadre_split split, cadre_dataset **out)
@@ -97,9 +101,14 @@ static cadre_status open_writer(
 {
     enum { BYTES = 256 };
     CADRE_TRY(cadre_recipe_find(config->recipe, &task->recipe));
-    if (task->recipe->sizes != CADRE_SIZES_GPT) {
+    if (task->recipe->sizes != CADRE_SIZES_TRANSFORMER) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "recipe '%s' learns no text, so it has none to write",
+            config->recipe);
+    }
+    if (task->recipe->family == CADRE_BERT) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "recipe '%s' learns to fill gaps in a text, not to go on with one",
             config->recipe);
     }
     CADRE_TRY(cadre_recipe_check_size(task->recipe, config));

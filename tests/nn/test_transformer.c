@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whole nets of texts: a GPT's gradients and first steps against what PyTorch
-// computes (text_references.txt, made by tools/make_nn_references.py); and what
-// passes share and add up.
+// Whole nets of texts: the gradients and first steps of transformers against
+// what PyTorch computes (text_references.txt, made by
+// tools/make_nn_references.py); what passes share and add up; and texts that go
+// on token by token.
 
 #include "nn/formula.h"
+#include "nn/reader.h"
 #include "nn/reference.h"
+#include "nn/softmax_cross_entropy.h"
 #include "nn/training.h"
-#include "train/gpt.h"
+#include "train/transformer.h"
 
 enum { MOST_TOKENS = 512 };
 
@@ -16,11 +19,18 @@ static bool is_gain(const char *name)
     return strstr(name, "ln") != NULL && strstr(name, "weight") != NULL;
 }
 
-static void start(const cadre_gpt *size, int batch, training *t)
+// Each seventh token is a gap, of the kind that has some.
+static int labels_of(const cadre_transformer *size, int batch)
+{
+    int n_tokens = batch * size->context;
+    return size->family == CADRE_BERT ? (n_tokens + 6) / 7 : n_tokens;
+}
+
+static void start(const cadre_transformer *size, int batch, training *t)
 {
     cadre_net *net;
-    CHECK_OK(cadre_gpt_net(size, &net));
-    training_start(t, net, batch, batch * (int)size->context);
+    CHECK_OK(cadre_transformer_net(size, &net));
+    training_start(t, net, batch, labels_of(size, batch));
     for (int p = 0; p < t->n_params; p++) {
         size_t count = t->counts[p];
         formula_fill(FORMULA_PARAM + (uint32_t)p, count, 0.1f, t->params[p]);
@@ -31,13 +41,10 @@ static void start(const cadre_gpt *size, int batch, training *t)
     }
 }
 
-// The mean loss of a step; n passes make the gradient.
-static double step_in(training *t, int step, int n_passes)
+static void fill_texts(
+    int batch, int context, int step, float *x, int32_t *labels)
 {
-    static float x[MOST_TOKENS];
-    static int32_t labels[MOST_TOKENS];
-    int context = t->n_labels / t->batch;
-    for (int n = 0; n < t->batch; n++) {
+    for (int n = 0; n < batch; n++) {
         for (int k = 0; k <= context; k++) {
             size_t at = (size_t)(n * (context + 1) + k);
             uint32_t tag = FORMULA_X + 256 * (uint32_t)step;
@@ -49,6 +56,28 @@ static double step_in(training *t, int step, int n_passes)
                 labels[n * context + k - 1] = token;
             }
         }
+    }
+}
+
+static void make_gaps(int n_tokens, float *x, int32_t *labels)
+{
+    for (int k = 0; k < n_tokens; k++) {
+        bool gap = k % 7 == 0;
+        labels[k] = gap ? (int32_t)x[k] : CADRE_NO_LABEL;
+        x[k] = gap ? 256.0f : x[k];
+    }
+}
+
+// The mean loss of a step; n passes make the gradient.
+static double step_in(
+    training *t, const cadre_transformer *size, int step, int n_passes)
+{
+    static float x[MOST_TOKENS];
+    static int32_t labels[MOST_TOKENS];
+    int context = size->context;
+    fill_texts(t->batch, context, step, x, labels);
+    if (size->family == CADRE_BERT) {
+        make_gaps(t->batch * context, x, labels);
     }
     double sum = 0.0;
     int n_samples = t->batch / n_passes;
@@ -63,33 +92,137 @@ static double step_in(training *t, int step, int n_passes)
 
 static double step_of_texts(void *ctx, training *t, int step)
 {
-    (void)ctx;
-    return step_in(t, step, 1);
+    return step_in(t, ctx, step, 1);
 }
 
 static void check_net(
-    const char *name, const cadre_gpt *size, int batch, bool has_gradients)
+    const char *name, cadre_transformer size, int batch, bool has_gradients)
 {
     training t;
-    start(size, batch, &t);
-    int n_grads = training_check(&t, name, step_of_texts, NULL);
+    start(&size, batch, &t);
+    int n_grads = training_check(&t, name, step_of_texts, &size);
     assert_int_equal(n_grads, has_gradients ? t.n_params : 0);
     training_finish(&t);
 }
 
-static const cadre_gpt tiny = {2, 24, 3, 70, 256};
+static const cadre_transformer tiny = {CADRE_GPT, 2, 24, 3, 0, 70, 256};
 
-static void a_tiny_gpt_agrees(void **state)
+static void a_gpt_agrees(void **state)
 {
     (void)state;
-    check_net("tiny-gpt", &tiny, 3, true);
+    const cadre_transformer small = {CADRE_GPT, 4, 128, 4, 0, 128, 256};
+    check_net("tiny-gpt", tiny, 3, true);
+    check_net("gpt-kjv-small", small, 4, false);
 }
 
-static void gpt_kjv_small_agrees(void **state)
+// But for the numbers that it begins with.
+static void a_gpt2_is_a_gpt(void **state)
 {
     (void)state;
-    const cadre_gpt size = {4, 128, 4, 128, 256};
-    check_net("gpt-kjv-small", &size, 4, false);
+    cadre_transformer size = tiny;
+    size.family = CADRE_GPT2;
+    check_net("tiny-gpt", size, 3, true);
+    cadre_net *net = NULL;
+    CHECK_OK(cadre_transformer_net(&size, &net));
+    for (int p = 0; p < cadre_net_param_count(net); p++) {
+        const cadre_net_param *param = cadre_net_param_at(net, p);
+        bool ends_block = strstr(param->name, "proj.weight") != NULL ||
+                          strstr(param->name, "down.weight") != NULL;
+        if (param->n_dims == 2) {
+            // Of two blocks.
+            assert_true(param->init_deviation == (ends_block ? 0.01f : 0.02f));
+        }
+    }
+    cadre_net_destroy(net);
+}
+
+static void a_llama_agrees(void **state)
+{
+    (void)state;
+    const cadre_transformer few = {CADRE_LLAMA, 2, 24, 6, 2, 70, 256};
+    const cadre_transformer small = {CADRE_LLAMA, 4, 128, 4, 2, 128, 256};
+    check_net("tiny-llama", few, 3, true);
+    check_net("llama-kjv-small", small, 4, false);
+}
+
+static void a_bert_agrees(void **state)
+{
+    (void)state;
+    const cadre_transformer few = {CADRE_BERT, 2, 24, 3, 0, 70, 257};
+    const cadre_transformer small = {CADRE_BERT, 4, 128, 4, 0, 128, 257};
+    check_net("tiny-bert", few, 3, true);
+    check_net("bert-kjv", small, 4, false);
+}
+
+// Token by token, in parts of any size, and again from the beginning.
+static void check_reader(const cadre_transformer *size)
+{
+    enum { TOKENS = 70, PARTS = 5 };
+    static const int64_t parts[PARTS] = {1, 1, 66, 1, 1};
+    training t;
+    start(size, 1, &t);
+    float x[TOKENS];
+    formula_fill(FORMULA_X, TOKENS, 1.0f, x);
+    for (int k = 0; k < TOKENS; k++) {
+        x[k] = (float)(int)(fabsf(x[k]) * 255.0f);
+    }
+    const float *const *params = (const float *const *)t.params;
+    cadre_matrix_view whole;
+    CHECK_OK(cadre_net_scores(t.worker, params, x, 1, &whole));
+    cadre_net_reader *reader = NULL;
+    CHECK_OK(cadre_net_reader_create(t.net, &reader));
+    for (int round = 0; round < 2; round++) {
+        cadre_net_reader_restart(reader);
+        for (int p = 0; p < PARTS; p++) {
+            const float *scores = NULL;
+            int64_t place = cadre_net_reader_place(reader);
+            CHECK_OK(cadre_net_reader_read(
+                reader, params, x + place, parts[p], &scores));
+            const float *wanted =
+                cadre_matrix_view_row(whole, place + parts[p] - 1);
+            int32_t chosen[2];
+            const int64_t n = size->vocabulary;
+            for (int c = 0; c < n; c++) {
+                assert_true(fabsf(scores[c] - wanted[c]) < 1e-5f);
+            }
+            cadre_highest_class(
+                (cadre_matrix_view){scores, 1, n, n}, &chosen[0]);
+            cadre_highest_class(
+                (cadre_matrix_view){wanted, 1, n, n}, &chosen[1]);
+            assert_int_equal(chosen[0], chosen[1]);
+        }
+    }
+    const float *none = NULL;
+    CHECK_FAILS(cadre_net_reader_read(reader, params, x, 1, &none),
+        CADRE_ERR_INVALID_ARG, "1 tokens after 70, in a text of 70");
+    cadre_net_reader_destroy(reader);
+    training_finish(&t);
+}
+
+static void a_reader_finds_the_same_scores(void **state)
+{
+    (void)state;
+    const cadre_transformer few = {CADRE_LLAMA, 2, 24, 6, 2, 70, 256};
+    check_reader(&tiny);
+    check_reader(&few);
+}
+
+static void a_reader_refuses_what_does_not_go_on(void **state)
+{
+    (void)state;
+    const cadre_transformer bert = {CADRE_BERT, 1, 24, 3, 0, 7, 257};
+    cadre_net *net = NULL;
+    cadre_net_reader *reader = NULL;
+    CHECK_OK(cadre_transformer_net(&bert, &net));
+    CHECK_FAILS(cadre_net_reader_create(net, &reader), CADRE_ERR_INVALID_ARG,
+        "no text goes on");
+    cadre_net_destroy(net);
+    const cadre_layer layer = {.kind = "linear", .name = "fc", .width = 2};
+    const cadre_shape row = {2, 1, 1, 1, 0};
+    CHECK_OK(cadre_net_create(&layer, 1, row, 2, &net));
+    CHECK_FAILS(cadre_net_reader_create(net, &reader), CADRE_ERR_INVALID_ARG,
+        "no text");
+    cadre_net_destroy(net);
 }
 
 // The weight that two layers use gets both gradients, in each pass.
@@ -100,8 +233,8 @@ static void passes_add_up(void **state)
     training parts;
     start(&tiny, 3, &whole);
     start(&tiny, 3, &parts);
-    double loss = step_in(&whole, 0, 1);
-    assert_true(fabs(step_in(&parts, 0, 3) - loss) <= 1e-6 * loss);
+    double loss = step_in(&whole, &tiny, 0, 1);
+    assert_true(fabs(step_in(&parts, &tiny, 0, 3) - loss) <= 1e-6 * loss);
     for (int p = 0; p < whole.n_params; p++) {
         double difference = 0.0;
         double norm = 0.0;
@@ -192,9 +325,9 @@ static void allocates_nothing_in_a_pass(void **state)
     (void)state;
     training t;
     start(&tiny, 3, &t);
-    (void)step_in(&t, 0, 1);
+    (void)step_in(&t, &tiny, 0, 1);
     uint64_t before = cadre_alloc_calls();
-    (void)step_in(&t, 1, 1);
+    (void)step_in(&t, &tiny, 1, 1);
     assert_true(cadre_alloc_calls() == before);
     training_finish(&t);
 }
@@ -202,8 +335,12 @@ static void allocates_nothing_in_a_pass(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_tiny_gpt_agrees),
-        cmocka_unit_test(gpt_kjv_small_agrees),
+        cmocka_unit_test(a_gpt_agrees),
+        cmocka_unit_test(a_gpt2_is_a_gpt),
+        cmocka_unit_test(a_llama_agrees),
+        cmocka_unit_test(a_bert_agrees),
+        cmocka_unit_test(a_reader_finds_the_same_scores),
+        cmocka_unit_test(a_reader_refuses_what_does_not_go_on),
         cmocka_unit_test(passes_add_up),
         cmocka_unit_test(memory_is_shared_only_where_it_may_be),
         cmocka_unit_test(allocates_nothing_in_a_pass),
