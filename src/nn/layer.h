@@ -103,6 +103,12 @@ struct cadre_layer_ops {
     // Its backward reads y, so the next layer must not write over it.
     bool keeps_output;
 
+    // Its backward does not read x, as that of none in place does.
+    bool forgets_input;
+
+    // Scratch is for input_gradient() alone.
+    bool scratch_is_late;
+
     // It does the ReLU that follows, if plan->then_relu.
     bool takes_relu;
 
