@@ -119,6 +119,12 @@ struct cadre_layer_ops {
     // y is x untouched: they share their memory.
     bool passes_on;
 
+    // Its backward does not read x, as that of none in place does.
+    bool forgets_input;
+
+    // Scratch is for input_gradient() alone.
+    bool scratch_is_late;
+
     // It does the ReLU that follows, if plan->then_relu.
     bool takes_relu;
 

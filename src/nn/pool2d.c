@@ -315,6 +315,7 @@ const cadre_layer_ops cadre_maxpool2d = {
 const cadre_layer_ops cadre_avgpool2d = {
     .kind = "avgpool2d",
     .takes = CADRE_TAKES_WINDOW,
+    .forgets_input = true,
     .plan = plan_pool,
     .forward = mean_forward,
     .input_gradient = mean_gradient,
