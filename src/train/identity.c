@@ -36,7 +36,7 @@ static void append(text *t, const char *format, ...)
     t->used += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room;
 }
 
-enum { MAX_KEYS = 32 };
+enum { MAX_KEYS = 64 };
 
 // The keys that may change bits, but for the leaves, as `cadre train --set` takes them.
 typedef struct key_list {
@@ -135,6 +135,9 @@ static void describe_model(text *t, const cadre_task *task)
     if (task->recipe->sizes == CADRE_SIZES_TRANSFORMER) {
         // The keys say the rest.
         append(t, "model %s\n", cadre_family_name(task->recipe->family));
+    }
+    if (task->recipe->build != NULL) {
+        append(t, "model %s\n", task->recipe->config.recipe);
     }
     for (int i = 0; i < task->recipe->n_layers; i++) {
         const cadre_layer *layer = &task->recipe->layers[i];
