@@ -5,17 +5,25 @@
 #include "base/alloc.h"
 #include "base/fail.h"
 
+// A path that may be left out.
+static const char *given(const char *path)
+{
+    return path[0] != '\0' ? path : NULL;
+}
+
 cadre_status cadre_task_data(const cadre_recipe *recipe,
     const cadre_train_config *config, cadre_split split, cadre_dataset **out)
 {
     const cadre_dataset_options options = {
-        .path = config->data_path[0] != '\0' ? config->data_path : NULL,
+        .path = given(config->data_path),
         .split = split,
         .context = config->model_context,
         .side = config->data_side,
         .augment = config->data_augment,
         .skip_damaged = config->data_damaged == CADRE_DAMAGED_SKIP,
         .seed = config->seed,
+        .tokenizer = given(config->data_tokenizer),
+        .cache = given(config->data_cache),
     };
     return cadre_dataset_open(recipe->dataset, &options, out);
 }
