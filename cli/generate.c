@@ -12,12 +12,13 @@
 #include <cadre/train.h>
 #include <stdio.h>
 
-enum { MOST_BYTES = 1000000000 };
+enum { MOST_BYTES = 1000000000, MOST_CHOICES = 1000000 };
 
 typedef struct wishes {
     const char *prompt;
     int64_t length;
     const char *temperature;
+    int64_t top_k;
     const char *seed;
     bool help;
 } wishes;
@@ -36,6 +37,7 @@ static bool read_options(const wishes *w, cadre_generate_options *options)
         .prompt = w->prompt,
         .length = w->length,
         .temperature = 0.8,
+        .top_k = (int)w->top_k,
         .seed = 1,
         .write = print_byte,
     };
@@ -98,8 +100,8 @@ static int generate(const cadre_generate_options *options, const char *folder)
 static int help(const option *options, int n_options)
 {
     printf("usage: cadre generate RUN --prompt TEXT [options]\n\n"
-           "Goes on with TEXT as the GPT in RUN, the folder of a finished run, "
-           "would,\nbyte by byte.\n\n");
+           "Goes on with TEXT as the model in RUN, the folder of a finished "
+           "run, would,\nbyte by byte.\n\n");
     options_help(options, n_options);
     printf("\nFor example:\n"
            "  cadre generate runs/bible --prompt 'In the beginning'\n");
@@ -117,6 +119,9 @@ int command_generate(int argc, char **argv)
         {OPTION_TEXT, "--temperature", NULL, "T",
             "0: always the likeliest byte; 1: as it learned (0.8)",
             &w.temperature, 0, 0},
+        {OPTION_NUMBER, "--top-k", NULL, "K",
+            "draw from the K likeliest bytes (default: all)", &w.top_k, 1,
+            MOST_CHOICES},
         {OPTION_TEXT, "--seed", NULL, "S", "of what is drawn (1)", &w.seed, 0,
             0},
         {OPTION_FLAG, "--help", "-h", NULL, "show this text", &w.help, 0, 0},

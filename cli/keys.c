@@ -93,6 +93,7 @@ static const key keys[] = {
     {"model.layers", KEY_INT, AT(model_layers), 0, 1000, .help = "layers, hidden ones; 0: the recipe's"},
     {"model.width", KEY_INT, AT(model_width), 0, 65536, .help = "width of each; 0: the recipe's"},
     {"model.heads", KEY_INT, AT(model_heads), 0, 1024, .help = "attention heads of a GPT"},
+    {"model.kv_heads", KEY_INT, AT(model_kv_heads), 0, 1024, .help = "of keys and values; 0: as many"},
     {"model.context", KEY_INT, AT(model_context), 0, 1048576, .help = "bytes of a sample of text"},
 
     {"data.path", KEY_PATH, AT(data_path), .help = "folder with the data; '': its package's"},
@@ -106,6 +107,7 @@ static const key keys[] = {
     {"train.global_batch", KEY_COUNT, AT(global_batch), 1, 1e9, .help = "samples per step, over all ranks"},
     {"train.micro_batch", KEY_COUNT, AT(micro_batch), 0, 1e9, .help = "samples per leaf and pass; 0: all"},
     {"train.threads_per_leaf", KEY_INT, AT(threads_per_leaf), 1, 1024, .help = "only 1 is built yet"},
+    {"train.label_smoothing", KEY_REAL, AT(label_smoothing), 0, 1, .below = true, .help = "part of a label that all classes share"},
     {"train.seed", KEY_SEED, AT(seed), .help = "of order and initial values"},
     {"train.precision", KEY_FIXED, .choices = precisions, .help = "of the computation"},
     {"train.eval_every", KEY_COUNT, AT(eval_every), 0, 1e15, .help = "steps; 0: at the end only"},

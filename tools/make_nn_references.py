@@ -12,8 +12,8 @@ are those of an ordinary f32 training with AdamW.
 An entry:  kind N I O tensor step count norm  and then count f32 bit patterns:
 elements 0, step, 2 step ... of the tensor; norm is that of all its elements.
 For images I and O are channels, and height, width, kernel, stride and padding
-follow them; for texts I and O are channels, and tokens and heads follow. Of a
-net's entries I is the step, or the parameter.
+follow them; for texts I and O are channels, and tokens, heads and those of k and
+v follow. Of a net's entries I is the step, or the parameter.
 """
 import gzip
 import math
@@ -90,6 +90,17 @@ def softmax_cross_entropy(n, classes):
     losses.sum().backward()
     show("softmax_cross_entropy", n, classes, classes, "loss", losses)
     show("softmax_cross_entropy", n, classes, classes, "dz", z.grad)
+
+
+def smoothed_cross_entropy(n, classes):
+    """A tenth of each label is shared; every third sample has none."""
+    z = values(X, (n, classes), 8.0).double().requires_grad_()
+    y = labels(n, classes)
+    y[::3] = -1
+    losses = F.cross_entropy(z, y, reduction="none", label_smoothing=0.1, ignore_index=-1)
+    losses.sum().backward()
+    show("smoothed_cross_entropy", n, classes, classes, "loss", losses)
+    show("smoothed_cross_entropy", n, classes, classes, "dz", z.grad, most=2000)
 
 
 def fashion(n):
@@ -220,8 +231,8 @@ def embedding(n, tokens, vocabulary, c):
     w = values(WEIGHT, (vocabulary, c)).double().requires_grad_()
     y = F.embedding(x, w)
     y.backward(values(DY, tuple(y.shape)).double())
-    show("embedding", n, vocabulary, f"{c} {tokens} 0", "y", y, most=2000)
-    show("embedding", n, vocabulary, f"{c} {tokens} 0", "dw", w.grad, most=2000)
+    show("embedding", n, vocabulary, f"{c} {tokens} 0 0", "y", y, most=2000)
+    show("embedding", n, vocabulary, f"{c} {tokens} 0 0", "dw", w.grad, most=2000)
 
 
 def positions(n, tokens, c):
@@ -230,25 +241,80 @@ def positions(n, tokens, c):
     y = x + w
     y.backward(values(DY, tuple(y.shape)).double())
     for tensor, result in (("y", y), ("dx", x.grad), ("dw", w.grad)):
-        show("positions", n, c, f"{c} {tokens} 0", tensor, result, most=2000)
+        show("positions", n, c, f"{c} {tokens} 0 0", tensor, result, most=2000)
 
 
-def attend(x, heads):
+def rms_norm_of(x, w):
+    return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5) * w
+
+
+def rms_norm(n, i):
+    x = values(X, (n, i)).double().requires_grad_()
+    w = values(WEIGHT, (i,)).double().requires_grad_()
+    y = rms_norm_of(x, w)
+    y.backward(values(DY, (n, i)).double())
+    for tensor, result in (("y", y), ("dx", x.grad), ("dw", w.grad)):
+        show("rms_norm", n, i, i, tensor, result, most=2000)
+
+
+def swiglu_of(x):
+    a, b = x.chunk(2, -1)
+    return F.silu(a) * b
+
+
+def gate(kind, n, i, o):
+    x = values(X, (n, i), 4.0).double().requires_grad_()
+    y = F.silu(x) if kind == "silu" else swiglu_of(x)
+    y.backward(values(DY, (n, o)).double())
+    show(kind, n, i, o, "y", y, most=2000)
+    show(kind, n, i, o, "dx", x.grad, most=2000)
+
+
+def heads_of(x, heads, kv_heads):
+    """q, k and v as (texts, heads, tokens, channels of a head)."""
+    d = x.shape[2] // (heads + 2 * kv_heads)
+    parts = x.split([heads * d, kv_heads * d, kv_heads * d], 2)
+    return tuple(z.unflatten(2, (-1, d)).transpose(1, 2) for z in parts)
+
+
+def turn(x):
+    """Rotary positions: element i and the one half a head further are a pair."""
+    t, half = x.shape[2], x.shape[3] // 2
+    speed = 10000.0 ** (-torch.arange(half, dtype=torch.double) / half)
+    angle = torch.arange(t, dtype=torch.double)[:, None] * speed
+    c, s = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat((a * c - b * s, b * c + a * s), -1)
+
+
+def attend(q, k, v, causal):
     """As a plain program would: all scores, half of them masked away."""
-    b, t, c3 = x.shape
-    c = c3 // 3
-    q, k, v = (z.view(b, t, heads, -1).transpose(1, 2) for z in x.split(c, 2))
-    s = (q @ k.transpose(-2, -1)) / math.sqrt(c // heads)
-    s = s.masked_fill(torch.ones(t, t).tril().logical_not(), float("-inf"))
-    return (s.softmax(-1) @ v).transpose(1, 2).reshape(b, t, c)
+    b, heads, t, d = q.shape
+    share = heads // k.shape[1]
+    k, v = (z.repeat_interleave(share, 1) for z in (k, v))
+    s = (q @ k.transpose(-2, -1)) / math.sqrt(d)
+    if causal:
+        s = s.masked_fill(torch.ones(t, t).tril().logical_not(), float("-inf"))
+    return (s.softmax(-1) @ v).transpose(1, 2).reshape(b, t, heads * d)
 
 
-def causal_attention(n, tokens, c, heads):
-    x = values(X, (n, tokens, 3 * c), 2.0).double().requires_grad_()
-    y = attend(x, heads)
+def attention(kind, n, tokens, d, heads, kv_heads):
+    i, o = d * (heads + 2 * kv_heads), d * heads
+    x = values(X, (n, tokens, i), 2.0).double().requires_grad_()
+    y = attend(*heads_of(x, heads, kv_heads), kind == "causal_attention")
     y.backward(values(DY, tuple(y.shape)).double())
     for tensor, result in (("y", y), ("dx", x.grad)):
-        show("causal_attention", n, 3 * c, f"{c} {tokens} {heads}", tensor, result, most=2000)
+        show(kind, n, i, f"{o} {tokens} {heads} {kv_heads}", tensor, result, most=2000)
+
+
+def rotary(n, tokens, d, heads, kv_heads):
+    i = d * (heads + 2 * kv_heads)
+    x = values(X, (n, tokens, i)).double().requires_grad_()
+    q, k, v = heads_of(x, heads, kv_heads)
+    y = torch.cat([z.transpose(1, 2).flatten(2) for z in (turn(q), turn(k), v)], 2)
+    y.backward(values(DY, tuple(y.shape)).double())
+    for tensor, result in (("y", y), ("dx", x.grad)):
+        show("rotary", n, i, f"{i} {tokens} {heads} {kv_heads}", tensor, result, most=2000)
 
 
 class Block(torch.nn.Module):
@@ -262,7 +328,8 @@ class Block(torch.nn.Module):
         self.ln2, self.up, self.down = nn.LayerNorm(c), nn.Linear(c, 4 * c), nn.Linear(4 * c, c)
 
     def forward(self, x):
-        x = x + self.proj(attend(self.qkv(self.ln1(x)), self.heads))
+        heads = heads_of(self.qkv(self.ln1(x)), self.heads, self.heads)
+        x = x + self.proj(attend(*heads, causal=True))
         return x + self.down(F.gelu(self.up(self.ln2(x))))
 
 
@@ -279,7 +346,76 @@ class Gpt(torch.nn.Module):
         return F.linear(h, self.tok.weight)
 
 
-def fill_gpt(net):
+class RmsNorm(torch.nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(c))
+
+    def forward(self, x):
+        return rms_norm_of(x, self.weight)
+
+
+def plain(i, o):
+    return torch.nn.Linear(i, o, bias=False)
+
+
+class LlamaBlock(torch.nn.Module):
+    def __init__(self, c, heads, kv_heads):
+        super().__init__()
+        self.heads, self.kv_heads = heads, kv_heads
+        inside = -(-8 * c // 3 // 32) * 32
+        self.ln1 = RmsNorm(c)
+        self.qkv = plain(c, c // heads * (heads + 2 * kv_heads))
+        self.proj, self.ln2 = plain(c, c), RmsNorm(c)
+        self.up, self.down = plain(c, 2 * inside), plain(inside, c)
+
+    def forward(self, x):
+        q, k, v = heads_of(self.qkv(self.ln1(x)), self.heads, self.kv_heads)
+        x = x + self.proj(attend(turn(q), turn(k), v, causal=True))
+        return x + self.down(swiglu_of(self.up(self.ln2(x))))
+
+
+class Llama(torch.nn.Module):
+    def __init__(self, layers, c, heads, kv_heads):
+        super().__init__()
+        self.tok = torch.nn.Embedding(256, c)
+        self.blocks = torch.nn.Sequential(
+            *(LlamaBlock(c, heads, kv_heads) for _ in range(layers)))
+        self.ln, self.head = RmsNorm(c), plain(c, 256)
+
+    def forward(self, x):
+        return self.head(self.ln(self.blocks(self.tok(x))))
+
+
+class BertBlock(torch.nn.Module):
+    def __init__(self, c, heads):
+        super().__init__()
+        nn = torch.nn
+        self.heads = heads
+        self.qkv, self.proj, self.ln1 = nn.Linear(c, 3 * c), nn.Linear(c, c), nn.LayerNorm(c)
+        self.up, self.down, self.ln2 = nn.Linear(c, 4 * c), nn.Linear(4 * c, c), nn.LayerNorm(c)
+
+    def forward(self, x):
+        heads = heads_of(self.qkv(x), self.heads, self.heads)
+        x = self.ln1(x + self.proj(attend(*heads, causal=False)))
+        return self.ln2(x + self.down(F.gelu(self.up(x))))
+
+
+class Bert(torch.nn.Module):
+    def __init__(self, layers, c, heads, tokens):
+        super().__init__()
+        nn = torch.nn
+        self.tok, self.pos = nn.Embedding(257, c), nn.Embedding(tokens, c)
+        self.ln = nn.LayerNorm(c)
+        self.blocks = nn.Sequential(*(BertBlock(c, heads) for _ in range(layers)))
+        self.head, self.ln_head = nn.Linear(c, c), nn.LayerNorm(c)
+
+    def forward(self, x):
+        h = self.blocks(self.ln(self.tok(x) + self.pos.weight))
+        return F.linear(self.ln_head(F.gelu(self.head(h))), self.tok.weight)
+
+
+def fill_text_net(net):
     for index, (name, p) in enumerate(net.named_parameters()):
         p.data = values(16 + index, tuple(p.shape), 0.1)
         if "ln" in name and "weight" in name:
@@ -292,20 +428,29 @@ def text_batch(tokens, batch, step):
     return text[:, :-1], text[:, 1:]
 
 
-def gpt(kind, layers, c, heads, tokens, batch, steps):
-    net = Gpt(layers, c, heads, tokens)
-    fill_gpt(net)
-    if kind == "tiny-gpt":
+def gap_batch(tokens, batch, step):
+    """Of the texts above every seventh token is to be found."""
+    x, _ = text_batch(tokens, batch, step)
+    gap = torch.arange(batch * tokens).reshape(batch, tokens) % 7 == 0
+    return x.masked_fill(gap, 256), x.masked_fill(gap.logical_not(), -1)
+
+
+def text_net(kind, net, tokens, batch, steps, batch_of=text_batch):
+    def loss_of(step, reduction):
+        x, y = batch_of(tokens, batch, step)
+        return F.cross_entropy(
+            net(x).flatten(0, 1), y.flatten(), reduction=reduction, ignore_index=-1)
+
+    fill_text_net(net)
+    if kind.startswith("tiny"):
         net.double()
-        x, y = text_batch(tokens, batch, 0)
-        F.cross_entropy(net(x).flatten(0, 1), y.flatten(), reduction="sum").backward()
+        loss_of(0, "sum").backward()
         for index, p in enumerate(net.parameters()):
             show(kind, batch, index, 0, "grad", p.grad, most=100, stride=7)
         net.float()
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=0.01)
     for s in range(steps):
-        x, y = text_batch(tokens, batch, s)
-        loss = F.cross_entropy(net(x).flatten(0, 1), y.flatten())
+        loss = loss_of(s, "mean")
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -319,10 +464,25 @@ def text():
         layer_norm(*shape)
     embedding(3, 11, 256, 20)
     positions(3, 11, 20)
-    for shape in ((1, 1, 4, 1), (2, 7, 12, 3), (2, 64, 32, 2), (1, 130, 40, 5)):
-        causal_attention(*shape)
-    gpt("tiny-gpt", 2, 24, 3, 70, batch=3, steps=5)
-    gpt("gpt-kjv-small", 4, 128, 4, 128, batch=4, steps=5)
+    for shape in ((1, 1, 4, 1, 1), (2, 7, 4, 3, 3), (2, 64, 16, 2, 2), (1, 130, 8, 5, 5),
+                  (2, 67, 6, 6, 2)):
+        attention("causal_attention", *shape)
+    for shape in ((2, 7, 4, 3, 3), (1, 130, 5, 4, 1)):
+        attention("attention", *shape)
+    for shape in ((1, 5), (7, 13), (33, 129)):
+        rms_norm(*shape)
+        gate("silu", *shape, shape[1])
+        gate("swiglu", shape[0], 2 * shape[1], shape[1])
+    for shape in ((2, 7, 6, 3, 1), (1, 70, 18, 2, 2)):
+        rotary(*shape)
+    for shape in ((2, 2), (7, 13), (5, 1001)):
+        smoothed_cross_entropy(*shape)
+    text_net("tiny-gpt", Gpt(2, 24, 3, 70), 70, batch=3, steps=5)
+    text_net("gpt-kjv-small", Gpt(4, 128, 4, 128), 128, batch=4, steps=5)
+    text_net("tiny-llama", Llama(2, 24, 6, 2), 70, batch=3, steps=5)
+    text_net("llama-kjv-small", Llama(4, 128, 4, 2), 128, batch=4, steps=5)
+    text_net("tiny-bert", Bert(2, 24, 3, 70), 70, batch=3, steps=5, batch_of=gap_batch)
+    text_net("bert-kjv", Bert(4, 128, 4, 128), 128, batch=4, steps=5, batch_of=gap_batch)
 
 
 def main():

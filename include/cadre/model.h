@@ -37,6 +37,12 @@ typedef struct cadre_param_options {
     bool frozen;   // never gets a gradient or an update
     bool no_decay; // weight decay leaves it alone, as one wants of biases
 
+    // A running statistic, as batch norm keeps them: what a leaf gives as its
+    // gradient is a statistic of its samples times their number, and a step
+    // moves the values a tenth of the way to the mean over all samples.  No
+    // optimizer sees it, no norm and no clipping.
+    bool buffer;
+
     // The caller's own memory for the values, borrowed for the model's life;
     // NULL: the model's.  It is read once, at the first cadre_step_begin(), and
     // written after each update: one copy that the model's memory does not need.
@@ -98,7 +104,8 @@ CADRE_API float *cadre_model_param(cadre_model *model, int index);
 
 /**
  * The summed gradient of parameter index over all leaves, after
- * cadre_step_end() of an engine without optimizer (CADRE_NONE); else NULL.
+ * cadre_step_end() of an engine without optimizer (CADRE_NONE); else NULL, and
+ * of a buffer.
  *
  * It is the sum, not the mean: divide by the report's weight.  Valid until the
  * next cadre_step_begin().
@@ -108,9 +115,13 @@ CADRE_API const float *cadre_model_grad(const cadre_model *model, int index);
 /**
  * A hash of all parameters' bits: equal on all ranks, or something is wrong.
  *
- * It is the params_hash of `cadre train` (docs/numerics.md section 6).  Local.
+ * It is the params_hash of `cadre train` (docs/numerics.md section 6), and
+ * leaves buffers out.  Local.
  */
 CADRE_API uint64_t cadre_model_hash(const cadre_model *model);
+
+/** The same of the buffers, `buffers_hash`; 0 if there are none. */
+CADRE_API uint64_t cadre_model_buffers_hash(const cadre_model *model);
 
 /**
  * Writes the parameters to a safetensors file, aside and renamed.  Local: one

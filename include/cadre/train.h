@@ -52,15 +52,19 @@ typedef struct cadre_train_config {
     int model_width;   // model.width; 0: the recipe's
     int model_heads;   // model.heads; 0 where there is no attention
     int model_context; // model.context: tokens of a sample; 0: no text
+    // model.kv_heads: heads of keys and values; 0: as many as of queries
+    int model_kv_heads;
 
     int64_t global_batch; // train.global_batch
     int64_t micro_batch;  // train.micro_batch; 0: the whole leaf
     int threads_per_leaf; // train.threads_per_leaf; only 1 is built
     uint64_t seed;        // train.seed
-    int64_t eval_every;   // train.eval_every; 0: at the end only
-    int64_t log_every;    // train.log_every
-    int64_t trace_first;  // --trace: steps that trace.json shows,
-    int64_t trace_count;  // and how many; 0: no trace
+    // train.label_smoothing: the part of a label that all classes share
+    double label_smoothing;
+    int64_t eval_every;  // train.eval_every; 0: at the end only
+    int64_t log_every;   // train.log_every
+    int64_t trace_first; // --trace: steps that trace.json shows,
+    int64_t trace_count; // and how many; 0: no trace
 
     cadre_optimizer optimizer; // optim.name; hyper-parameters are values:
     double lr;                 // optim.lr          here 0 means 0
@@ -237,6 +241,7 @@ typedef struct cadre_generate_options {
     const char *prompt; // at least one byte, which are not written again
     int64_t length;     // bytes to write
     double temperature; // 0: always the likeliest byte; 1: as it learned
+    int top_k;          // only the so many likeliest are drawn; 0: all
     uint64_t seed;      // of what is drawn
     void (*write)(uint8_t byte, void *ctx);
     void *ctx;

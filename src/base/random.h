@@ -24,6 +24,7 @@ typedef enum cadre_stream {
     CADRE_STREAM_GENERATE = 4, // text that is written: (seed, 0, place)
     CADRE_STREAM_AUGMENT = 6,  // parts of pictures: (seed, epoch, sample and
                                // number of the draw)
+    CADRE_STREAM_MASK = 7,     // gaps in texts: (seed, epoch, sample and place)
 } cadre_stream;
 
 /** Four words for (seed, stream, a, b): a and b are what the stream says. */

@@ -6,11 +6,12 @@
 #include "base/fail.h"
 #include "data/fashion.h"
 #include "data/images.h"
+#include "data/masked.h"
 #include "data/text.h"
 #include <string.h>
 
 static const cadre_dataset_ops *const kinds[] = {
-    &cadre_fashion, &cadre_images, &cadre_text};
+    &cadre_fashion, &cadre_images, &cadre_masked_text, &cadre_text};
 
 cadre_status cadre_dataset_open(
     const char *kind, const cadre_dataset_options *options, cadre_dataset **out)
@@ -23,8 +24,8 @@ cadre_status cadre_dataset_open(
         }
     }
     return cadre_fail(CADRE_ERR_NOT_FOUND,
-        "there is no kind of data set '%s'; there are fashion, images "
-        "and text",
+        "there is no kind of data set '%s'; there are fashion, images, "
+        "masked_text and text",
         kind);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A dataset: labelled samples that can be had by number: images of a class each,
-// or texts whose every token has a label, the token that follows it.  New kinds
-// plug into the table of cadre_dataset_open().
+// or texts whose every token has a label, the token that follows it, or whose
+// gaps have.  New kinds plug into the table of cadre_dataset_open().
 //
 // Threads: an open dataset looks immutable; any.
 
@@ -60,16 +60,27 @@ struct cadre_dataset {
     int64_t height;
     int64_t width;
     int64_t tokens;         // of a text: labels that a sample has; 0: one
+    int64_t n_masked;       // of a text: labels that there are, if not all
     double bytes_per_token; // of a text
     int64_t n_classes;
     uint64_t content_hash; // part of the identity of a run
     bool decodes;          // reading a sample is work for several threads
 };
 
-/** Labels of a sample. */
+/** In place of a label, where a token has none. */
+enum { CADRE_DATA_NO_LABEL = -1 };
+
+/** Places for labels of a sample. */
 static inline int64_t cadre_dataset_labels(const cadre_dataset *dataset)
 {
     return dataset->tokens > 0 ? dataset->tokens : 1;
+}
+
+/** Labels that a sample has: what it weighs. */
+static inline int64_t cadre_dataset_weight(const cadre_dataset *dataset)
+{
+    return dataset->n_masked > 0 ? dataset->n_masked
+                                 : cadre_dataset_labels(dataset);
 }
 
 /**

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Causal self-attention of several heads: y = softmax(q k^T / sqrt(D)) v for
-// each head, a token seeing itself and those before it.  A row of x has q, k and
-// v one after another, and in each the heads one after another.
+// Self-attention of several heads: y = softmax(q k^T / sqrt(D)) v for each
+// head.  In "causal_attention" a token sees itself and those before it, in
+// "attention" the whole text.  A row of x has q, k and v one after another, and
+// in each the heads one after another.  k and v may have fewer heads: then as
+// many neighbours of q as it takes share one of theirs.
 //
 // Never the whole matrix of scores: a block of queries at a time meets the keys
-// up to its last, so that what lies beyond is not computed, and backward
-// computes the scores again.
+// up to the last that it sees, so that what lies beyond is not computed, and
+// backward computes the scores again.
 //
 // Letters: T tokens of a text, C channels of y, D = C / heads; s scores, p their
 // softmax.
@@ -43,25 +45,18 @@ static softmax_row *rows_of(cadre_layer_state *state)
     return ((attention_state *)state)->rows;
 }
 
+static bool is_causal(const cadre_layer_plan *plan)
+{
+    return plan->ops == &cadre_causal_attention;
+}
+
 static cadre_status plan_attention(
     const cadre_layer *layer, cadre_layer_plan *plan)
 {
-    int64_t width = plan->in.channels / 3;
-    if (plan->in.tokens == 0 || plan->in.channels % 3 != 0) {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "causal_attention works on text with three numbers of channels "
-            "alike, and this has %lld",
-            (long long)plan->in.channels);
-    }
-    if (layer->heads < 1 || width % layer->heads != 0) {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "causal_attention with %lld heads of %lld channels: heads have to "
-            "be alike",
-            (long long)layer->heads, (long long)width);
-    }
-    plan->heads = layer->heads;
+    CADRE_TRY(cadre_layer_split_heads(layer, plan));
     plan->out = plan->in;
-    plan->out.channels = width;
+    plan->out.channels =
+        plan->heads * cadre_layer_head_channels(plan->in.channels, plan);
     plan->scratch = (size_t)(2 * BLOCK * cadre_matrix_stride(plan->in.tokens));
     return CADRE_OK;
 }
@@ -119,7 +114,7 @@ CADRE_VECTOR(softmax_gradient,
 
 // One block of queries of one head of one text.
 typedef struct block {
-    int64_t first_row; // of the text, in x
+    int64_t first_row; // of the text, in x; below 0 if it begins before x
     int64_t head;
     int64_t first; // query, in the text
     int64_t n;     // queries
@@ -144,9 +139,13 @@ static float scale_of(const cadre_layer_plan *plan)
 static int64_t begin_of(
     const cadre_layer_plan *plan, const block *b, part which, int64_t stride)
 {
-    int64_t row = b->first_row + (which == QUERY ? b->first : 0);
-    return row * stride + (int64_t)which * plan->out.channels +
-           b->head * depth_of(plan);
+    const int64_t share = plan->heads / plan->kv_heads;
+    if (which == QUERY) {
+        return (b->first_row + b->first) * stride + b->head * depth_of(plan);
+    }
+    int64_t head =
+        plan->heads + b->head / share + (which == VALUE ? plan->kv_heads : 0);
+    return b->first_row * stride + head * depth_of(plan);
 }
 
 static int64_t rows_in(const block *b, part which)
@@ -176,6 +175,12 @@ static cadre_matrix scores(const cadre_layer_call *call, const block *b, int i)
         call->scratch + i * BLOCK * stride, b->n, b->n_keys, stride};
 }
 
+// Keys that query q of the block sees.
+static int64_t seen_by(const cadre_layer_plan *plan, const block *b, int64_t q)
+{
+    return is_causal(plan) ? b->first + q + 1 : b->n_keys;
+}
+
 static cadre_factor plain(cadre_matrix_view m)
 {
     return (cadre_factor){m, false};
@@ -194,7 +199,7 @@ static cadre_status forward_block(
     CADRE_TRY(cadre_compute_product(plain(view(plan, b, QUERY, call->x)),
         turned(view(plan, b, KEY, call->x)), s));
     for (int64_t q = 0; q < b->n; q++) {
-        softmax[cadre_isa_in_use()](cadre_matrix_row(s, q), b->first + q + 1,
+        softmax[cadre_isa_in_use()](cadre_matrix_row(s, q), seen_by(plan, b, q),
             b->n_keys, scale_of(plan), &b->rows[q]);
     }
     return cadre_compute_product(plain(cadre_matrix_read(s)),
@@ -216,7 +221,7 @@ static cadre_status backward_block(
         plain(dy), turned(view(plan, b, VALUE, call->x)), dp));
     for (int64_t q = 0; q < b->n; q++) {
         softmax_gradient[cadre_isa_in_use()](cadre_matrix_row(s, q),
-            cadre_matrix_row(dp, q), b->first + q + 1, b->n_keys,
+            cadre_matrix_row(dp, q), seen_by(plan, b, q), b->n_keys,
             scale_of(plan), b->rows[q], cadre_matrix_view_row(y, q),
             cadre_matrix_view_row(dy, q), y.columns);
     }
@@ -224,36 +229,53 @@ static cadre_status backward_block(
     cadre_matrix_view ds = cadre_matrix_read(dp);
     CADRE_TRY(cadre_compute_product(
         plain(ds), plain(key), slice(plan, b, QUERY, dx)));
-    // The last block comes first, and meets all keys: it writes, others add.
-    bool whole = b->n_keys == plan->in.tokens;
+    // The last block comes first, and meets all keys: it writes, others add; so
+    // do the other heads that share these keys.
+    bool writes = b->first + b->n == plan->in.tokens &&
+                  b->head % (plan->heads / plan->kv_heads) == 0;
     cadre_status (*put)(cadre_factor, cadre_factor, cadre_matrix) =
-        whole ? cadre_compute_product : cadre_compute_add_product;
+        writes ? cadre_compute_product : cadre_compute_add_product;
     CADRE_TRY(put(turned(ds), plain(query), slice(plan, b, KEY, dx)));
     return put(turned(p), plain(dy), slice(plan, b, VALUE, dx));
 }
 
-// Calls back for each block, a text's last queries first.
-static cadre_status each_block(const cadre_layer_call *call, cadre_matrix to,
-    cadre_status (*work)(
-        const cadre_layer_call *call, const block *b, cadre_matrix to))
+typedef cadre_status (*block_work)(
+    const cadre_layer_call *call, const block *b, cadre_matrix to);
+
+// Calls back for each block of a head, the last queries first; text_end is the
+// place behind the last of them.
+static cadre_status each_block_of_head(const cadre_layer_call *call,
+    const block *head, int64_t text_end, cadre_matrix to, block_work work)
+{
+    for (int64_t end = text_end; end > call->place;) {
+        int64_t first = (end - 1) / BLOCK * BLOCK;
+        first = first < call->place ? call->place : first;
+        block b = *head;
+        b.first = first;
+        b.n = end - first;
+        b.n_keys = is_causal(call->plan) ? end : text_end;
+        b.rows += first;
+        CADRE_TRY(work(call, &b, to));
+        end = first;
+    }
+    return CADRE_OK;
+}
+
+static cadre_status each_block(
+    const cadre_layer_call *call, cadre_matrix to, block_work work)
 {
     const int64_t tokens = call->plan->in.tokens;
     const int64_t heads = call->plan->heads;
+    const int64_t texts = to.rows < tokens ? 1 : to.rows / tokens;
+    const int64_t end = call->place + to.rows / texts;
     softmax_row *rows = rows_of(call->state);
-    for (int64_t i = 0; i < to.rows / tokens * heads; i++) {
-        for (int64_t n_keys = tokens; n_keys > 0;) {
-            int64_t first = (n_keys - 1) / BLOCK * BLOCK;
-            const block b = {
-                .first_row = i / heads * tokens,
-                .head = i % heads,
-                .first = first,
-                .n = n_keys - first,
-                .n_keys = n_keys,
-                .rows = rows + i * tokens + first,
-            };
-            CADRE_TRY(work(call, &b, to));
-            n_keys = first;
-        }
+    for (int64_t i = 0; i < texts * heads; i++) {
+        const block head = {
+            .first_row = i / heads * tokens - call->place,
+            .head = i % heads,
+            .rows = rows + i * tokens,
+        };
+        CADRE_TRY(each_block_of_head(call, &head, end, to, work));
     }
     return CADRE_OK;
 }
@@ -269,13 +291,13 @@ static cadre_status input_gradient(
     return each_block(call, dx, backward_block);
 }
 
-const cadre_layer_ops cadre_causal_attention = {
-    .kind = "causal_attention",
-    .takes = CADRE_TAKES_HEADS,
-    .keeps_output = true,
-    .plan = plan_attention,
-    .prepare = prepare,
-    .release = cadre_layer_state_destroy,
-    .forward = forward,
-    .input_gradient = input_gradient,
-};
+#define ATTENTION(name)                                                    \
+    {                                                                      \
+        .kind = (name), .takes = CADRE_TAKES_HEADS | CADRE_TAKES_KV_HEADS, \
+        .keeps_output = true, .plan = plan_attention, .prepare = prepare,  \
+        .release = cadre_layer_state_destroy, .forward = forward,          \
+        .input_gradient = input_gradient,                                  \
+    }
+
+const cadre_layer_ops cadre_attention = ATTENTION("attention");
+const cadre_layer_ops cadre_causal_attention = ATTENTION("causal_attention");

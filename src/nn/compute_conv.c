@@ -12,7 +12,8 @@
 //
 // A last block of input channels that is not full counts as full, with zeros
 // for weights: oneDNN's fast code for fewer channels than a block wants them
-// plain.  Such weights are widened before they are packed.
+// plain.  Such weights are widened before they are packed.  In groups that is
+// not possible; those whose channels do not fill blocks are slow.
 //
 // Memory:  the library's objects at creation; all data is the caller's.
 // Threads: as the header says.
@@ -66,10 +67,11 @@ typedef struct description {
     dnnl_memory_desc_t y;
     dnnl_memory_desc_t weight;   // as the caller has it
     dnnl_memory_desc_t packable; // as the library likes it
-    dnnl_memory_desc_t bias;
+    dnnl_memory_desc_t bias;     // of no dimensions if there is none
     dnnl_dims_t strides;
-    dnnl_dims_t before; // padding above and left
-    dnnl_dims_t after;  // and below and right
+    dnnl_dims_t dilates; // elements between those of a window
+    dnnl_dims_t before;  // padding above and left
+    dnnl_dims_t after;   // and below and right
 } description;
 
 int64_t cadre_compute_block(void)
@@ -90,7 +92,8 @@ int64_t cadre_conv_input_block(cadre_shape in)
 // Input channels, those included that fill the last block.
 static int64_t filled(const cadre_conv_options *o)
 {
-    return cadre_shape_blocks(o->in) * o->in.block;
+    return o->groups > 1 ? o->in.channels
+                         : cadre_shape_blocks(o->in) * o->in.block;
 }
 
 static dnnl_status_t describe_image(dnnl_memory_desc_t *md, int64_t n,
@@ -103,21 +106,37 @@ static dnnl_status_t describe_image(dnnl_memory_desc_t *md, int64_t n,
     return dnnl_memory_desc_init_by_tag(md, 4, dims, dnnl_f32, tag);
 }
 
+// One group is none to the library: plain weights have faster code.
+static dnnl_status_t describe_weight(
+    dnnl_memory_desc_t *md, const cadre_conv_options *o, bool packable)
+{
+    int64_t in = filled(o) / o->groups;
+    const dnnl_dims_t plain = {o->out.channels, in, o->kernel, o->kernel};
+    const dnnl_dims_t grouped = {
+        o->groups, o->out.channels / o->groups, in, o->kernel, o->kernel};
+    bool one = o->groups == 1;
+    dnnl_format_tag_t tag = packable ? dnnl_format_tag_any
+                            : one    ? dnnl_oihw
+                                     : dnnl_goihw;
+    return dnnl_memory_desc_init_by_tag(
+        md, one ? 4 : 5, one ? plain : grouped, dnnl_f32, tag);
+}
+
 // Padding below and right: what makes the last window fit, perhaps less than
 // nothing.
 static int64_t padding_after(
     const cadre_conv_options *o, int64_t in, int64_t out)
 {
-    return (out - 1) * o->stride + o->kernel - in - o->padding;
+    int64_t reach = (o->kernel - 1) * o->dilation + 1;
+    return (out - 1) * o->stride + reach - in - o->padding;
 }
 
 static cadre_status describe(const cadre_conv_options *o, description *d)
 {
-    const dnnl_dims_t weight = {
-        o->out.channels, filled(o), o->kernel, o->kernel};
     const dnnl_dims_t bias = {o->out.channels};
     for (int i = 0; i < 2; i++) {
         d->strides[i] = o->stride;
+        d->dilates[i] = o->dilation - 1;
         d->before[i] = o->padding;
     }
     d->after[0] = padding_after(o, o->in.height, o->out.height);
@@ -128,11 +147,11 @@ static cadre_status describe(const cadre_conv_options *o, description *d)
         describe_image(&d->x, n, filled(o), o->in, o->in.block),
         describe_image(&d->x_blocked, n, filled(o), o->in, o->out.block),
         describe_image(&d->y, n, o->out.channels, o->out, o->out.block),
-        dnnl_memory_desc_init_by_tag(
-            &d->weight, 4, weight, dnnl_f32, dnnl_oihw),
-        dnnl_memory_desc_init_by_tag(
-            &d->packable, 4, weight, dnnl_f32, dnnl_format_tag_any),
-        dnnl_memory_desc_init_by_tag(&d->bias, 1, bias, dnnl_f32, dnnl_a),
+        describe_weight(&d->weight, o, false),
+        describe_weight(&d->packable, o, true),
+        o->bias
+            ? dnnl_memory_desc_init_by_tag(&d->bias, 1, bias, dnnl_f32, dnnl_a)
+            : dnnl_success,
     };
     for (size_t i = 0; i < sizeof(results) / sizeof(results[0]); i++) {
         CADRE_TRY(cadre_dnnl_check(results[i], "describe a convolution"));
@@ -248,9 +267,9 @@ static cadre_status make_forward(cadre_conv *conv, const description *d,
 {
     dnnl_convolution_desc_t cd;
     CADRE_TRY(cadre_dnnl_check(
-        dnnl_convolution_forward_desc_init(&cd, dnnl_forward_training,
+        dnnl_dilated_convolution_forward_desc_init(&cd, dnnl_forward_training,
             dnnl_convolution_direct, &d->x, &d->packable, &d->bias, &d->y,
-            d->strides, d->before, d->after),
+            d->strides, d->dilates, d->before, d->after),
         "describe a convolution"));
     CADRE_TRY(cadre_dnnl_check(
         dnnl_primitive_desc_create(
@@ -258,8 +277,9 @@ static cadre_status make_forward(cadre_conv *conv, const description *d,
         "plan a convolution"));
 
     const int args[] = {
-        DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST};
-    CADRE_TRY(make_job(conv, *out, args, 4, &conv->forward));
+        DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS};
+    CADRE_TRY(
+        make_job(conv, *out, args, d->bias.ndims > 0 ? 4 : 3, &conv->forward));
     return make_reorder(conv, &d->weight, packed(conv, *out, DNNL_ARG_WEIGHTS),
         a->plain, &conv->pack_forward);
 }
@@ -269,9 +289,9 @@ static cadre_status make_weight_gradient(cadre_conv *conv, const description *d,
 {
     dnnl_convolution_desc_t cd;
     CADRE_TRY(cadre_dnnl_check(
-        dnnl_convolution_backward_weights_desc_init(&cd,
+        dnnl_dilated_convolution_backward_weights_desc_init(&cd,
             dnnl_convolution_direct, &d->x_blocked, &d->packable, &d->bias,
-            &d->y, d->strides, d->before, d->after),
+            &d->y, d->strides, d->dilates, d->before, d->after),
         "describe a convolution's weight gradient"));
     dnnl_primitive_desc_t pd;
     CADRE_TRY(cadre_dnnl_check(dnnl_primitive_desc_create(&pd, &cd, a->plain,
@@ -280,7 +300,8 @@ static cadre_status make_weight_gradient(cadre_conv *conv, const description *d,
 
     const int args[] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS,
         DNNL_ARG_DIFF_BIAS};
-    cadre_status status = make_job(conv, pd, args, 4, &conv->weight_gradient);
+    cadre_status status = make_job(
+        conv, pd, args, d->bias.ndims > 0 ? 4 : 3, &conv->weight_gradient);
     if (status == CADRE_OK) {
         status = make_reorder(conv, packed(conv, pd, DNNL_ARG_DIFF_WEIGHTS),
             &d->weight, a->plain, &conv->unpack);
@@ -299,8 +320,9 @@ static cadre_status make_input_gradient(cadre_conv *conv, const description *d,
 {
     dnnl_convolution_desc_t cd;
     CADRE_TRY(cadre_dnnl_check(
-        dnnl_convolution_backward_data_desc_init(&cd, dnnl_convolution_direct,
-            &d->x, &d->packable, &d->y, d->strides, d->before, d->after),
+        dnnl_dilated_convolution_backward_data_desc_init(&cd,
+            dnnl_convolution_direct, &d->x, &d->packable, &d->y, d->strides,
+            d->dilates, d->before, d->after),
         "describe a convolution's input gradient"));
     dnnl_primitive_desc_t pd;
     CADRE_TRY(cadre_dnnl_check(dnnl_primitive_desc_create(&pd, &cd, a->plain,
@@ -379,8 +401,9 @@ cadre_status cadre_conv_create(
         return CADRE_ERR_NO_MEMORY;
     }
     size_t window = (size_t)(options->kernel * options->kernel);
-    conv->narrow = (size_t)options->in.channels * window;
-    conv->wide = (size_t)filled(options) * window;
+    size_t groups = (size_t)options->groups;
+    conv->narrow = (size_t)options->in.channels / groups * window;
+    conv->wide = (size_t)filled(options) / groups * window;
     conv->n_outputs = (size_t)options->out.channels;
     conv->wide_count = conv->wide == conv->narrow
                            ? 0
@@ -475,7 +498,7 @@ static cadre_status unpack(cadre_conv *conv, desk d, float *dweight)
 static cadre_status forward(cadre_conv *conv, const float *x,
     const float *weight, const float *bias, float *y, desk d)
 {
-    const float *const data[] = {x, d.packed, bias, y};
+    const float *const data[] = {x, d.packed, y, bias};
     CADRE_TRY(pack(conv, &conv->pack_forward, weight, d));
     return run(conv, &conv->forward, data, d.pad);
 }

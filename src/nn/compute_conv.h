@@ -26,6 +26,9 @@ typedef struct cadre_conv_options {
     int64_t kernel;
     int64_t stride;
     int64_t padding;
+    int64_t dilation;
+    int64_t groups;
+    bool bias;
     bool relu;           // forward ends with max(0, y)
     bool input_gradient; // cadre_conv_input_gradient() will be called
 } cadre_conv_options;
@@ -47,11 +50,11 @@ void cadre_conv_destroy(cadre_conv *conv); // NULL is allowed
 /** Floats that each of the calls below wants as scratch. */
 size_t cadre_conv_scratch(const cadre_conv *conv);
 
-/** y from x and weight (O, I, kernel, kernel), bias (O). */
+/** y from x and weight (O, I / groups, kernel, kernel), bias (O) if any. */
 cadre_status cadre_conv_forward(cadre_conv *conv, const float *x,
     const float *weight, const float *bias, float *y, float *scratch);
 
-/** The gradients of weight and bias, summed over the samples. */
+/** The gradients of weight and of the bias, if any, summed over the samples. */
 cadre_status cadre_conv_param_gradients(cadre_conv *conv, const float *x,
     const float *dy, float *dweight, float *dbias, float *scratch);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolution with a square window: W (O, I, kernel, kernel), b (O).
+// Convolution with a square window: W (O, I / groups, kernel, kernel), b (O).
 
 #include "base/alloc.h"
 #include "base/fail.h"
@@ -38,6 +38,17 @@ static cadre_status plan_conv(const cadre_layer *layer, cadre_layer_plan *plan)
             (long long)plan->in.channels, (long long)layer->width,
             (int)MOST_CHANNELS);
     }
+    plan->groups = layer->groups == 0 ? 1 : layer->groups;
+    if (plan->groups < 1 || plan->in.channels % plan->groups != 0 ||
+        layer->width % plan->groups != 0) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "conv2d from %lld to %lld channels in %lld groups: each needs the "
+            "same part of both",
+            (long long)plan->in.channels, (long long)layer->width,
+            (long long)plan->groups);
+    }
+    plan->n_params = layer->no_bias ? BIAS : N_PARAMS;
+    plan->dilation = layer->dilation == 0 ? 1 : layer->dilation;
     plan->kernel = layer->kernel;
     plan->stride = layer->stride == 0 ? 1 : layer->stride;
     plan->padding = layer->padding;
@@ -50,11 +61,11 @@ static void describe(
     const cadre_layer_plan *plan, int i, cadre_net_param *param)
 {
     param->shape[0] = plan->out.channels;
-    param->shape[1] = plan->in.channels;
+    param->shape[1] = plan->in.channels / plan->groups;
     param->shape[2] = plan->kernel;
     param->shape[3] = plan->kernel;
     param->n_dims = i == WEIGHT ? 4 : 1;
-    int64_t fan_in = plan->in.channels * plan->kernel * plan->kernel;
+    int64_t fan_in = param->shape[1] * plan->kernel * plan->kernel;
     param->init_bound = (float)(1.0 / sqrt((double)fan_in));
     snprintf(param->name, sizeof(param->name), "%s.%s", plan->name,
         i == WEIGHT ? "weight" : "bias");
@@ -83,6 +94,9 @@ static cadre_status prepare(
         .kernel = plan->kernel,
         .stride = plan->stride,
         .padding = plan->padding,
+        .dilation = plan->dilation,
+        .groups = plan->groups,
+        .bias = plan->n_params > BIAS,
         .relu = plan->then_relu,
         .input_gradient = plan->passes_down,
     };
@@ -98,8 +112,9 @@ static cadre_status prepare(
 
 static cadre_status forward(const cadre_layer_call *call, cadre_matrix y)
 {
+    const float *bias = call->plan->n_params > BIAS ? call->params[BIAS] : NULL;
     return cadre_conv_forward(as_conv(call->state)->conv, call->x.data,
-        call->params[WEIGHT], call->params[BIAS], y.data, call->scratch);
+        call->params[WEIGHT], bias, y.data, call->scratch);
 }
 
 static cadre_status param_gradient(
@@ -124,7 +139,8 @@ static cadre_status input_gradient(
 
 const cadre_layer_ops cadre_conv2d = {
     .kind = "conv2d",
-    .takes = CADRE_TAKES_WIDTH | CADRE_TAKES_WINDOW,
+    .takes = CADRE_TAKES_WIDTH | CADRE_TAKES_WINDOW | CADRE_TAKES_FILTER |
+             CADRE_TAKES_NO_BIAS,
     .n_params = N_PARAMS,
     .takes_relu = true,
     .input_block = cadre_conv_input_block,

@@ -80,7 +80,7 @@ static int64_t token_of(const cadre_layer_call *call, int64_t row)
 
 static int64_t place_of(const cadre_layer_call *call, int64_t row)
 {
-    return row % call->plan->vocabulary;
+    return (call->place + row) % call->plan->vocabulary;
 }
 
 static cadre_status look_up(const cadre_layer_call *call, cadre_matrix y)

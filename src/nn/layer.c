@@ -9,7 +9,9 @@
 
 static const cadre_layer_ops *const kinds[] = {
     &cadre_add,
+    &cadre_attention,
     &cadre_avgpool2d,
+    &cadre_batch_norm2d,
     &cadre_causal_attention,
     &cadre_conv2d,
     &cadre_dropout,
@@ -21,6 +23,11 @@ static const cadre_layer_ops *const kinds[] = {
     &cadre_positions,
     &cadre_relu,
     &cadre_residual,
+    &cadre_rms_norm,
+    &cadre_rotary,
+    &cadre_shortcut,
+    &cadre_silu,
+    &cadre_swiglu,
     &cadre_unembedding,
 };
 
@@ -28,7 +35,7 @@ enum { N_KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 static cadre_status unknown(const char *kind)
 {
-    char names[256] = "";
+    char names[512] = "";
     for (int i = 0; i < N_KINDS; i++) {
         size_t used = strlen(names);
         snprintf(names + used, sizeof(names) - used, "%s%s", i == 0 ? "" : ", ",
@@ -50,8 +57,12 @@ static cadre_status check_fields(
         {"kernel", CADRE_TAKES_WINDOW, layer->kernel != 0},
         {"stride", CADRE_TAKES_WINDOW, layer->stride != 0},
         {"padding", CADRE_TAKES_WINDOW, layer->padding != 0},
+        {"dilation", CADRE_TAKES_FILTER, layer->dilation != 0},
+        {"groups", CADRE_TAKES_FILTER, layer->groups != 0},
+        {"no_bias", CADRE_TAKES_NO_BIAS, layer->no_bias},
         {"rate", CADRE_TAKES_RATE, layer->rate < 0 || layer->rate > 0},
         {"heads", CADRE_TAKES_HEADS, layer->heads != 0},
+        {"kv_heads", CADRE_TAKES_KV_HEADS, layer->kv_heads != 0},
         {"vocabulary", CADRE_TAKES_VOCABULARY, layer->vocabulary != 0},
         {"tied", CADRE_TAKES_TIED, layer->tied != NULL},
         {"deviation", CADRE_TAKES_DEVIATION,
@@ -87,7 +98,8 @@ cadre_status cadre_layer_find(
 
 static int64_t places(const cadre_layer_plan *plan, int64_t extent)
 {
-    int64_t room = extent + 2 * plan->padding - plan->kernel;
+    int64_t reach = (plan->kernel - 1) * plan->dilation + 1;
+    int64_t room = extent + 2 * plan->padding - reach;
     return room < 0 ? 0 : room / plan->stride + 1;
 }
 
@@ -95,12 +107,13 @@ cadre_status cadre_layer_slide(cadre_layer_plan *plan)
 {
     enum { MOST = 1 << 12 }; // so that no size overflows
     if (plan->kernel < 1 || plan->kernel > MOST || plan->stride < 1 ||
-        plan->stride > MOST || plan->padding < 0 || plan->padding > MOST) {
+        plan->stride > MOST || plan->padding < 0 || plan->padding > MOST ||
+        plan->dilation < 1 || plan->dilation > MOST) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "a window with kernel %lld, stride %lld, padding %lld makes no "
-            "sense",
+            "a window with kernel %lld, stride %lld, padding %lld, dilation "
+            "%lld makes no sense",
             (long long)plan->kernel, (long long)plan->stride,
-            (long long)plan->padding);
+            (long long)plan->padding, (long long)plan->dilation);
     }
     plan->out.height = places(plan, plan->in.height);
     plan->out.width = places(plan, plan->in.width);
@@ -108,9 +121,34 @@ cadre_status cadre_layer_slide(cadre_layer_plan *plan)
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "a window of %lld does not fit an image of %lld x %lld with "
             "padding %lld",
-            (long long)plan->kernel, (long long)plan->in.height,
-            (long long)plan->in.width, (long long)plan->padding);
+            (long long)((plan->kernel - 1) * plan->dilation + 1),
+            (long long)plan->in.height, (long long)plan->in.width,
+            (long long)plan->padding);
     }
+    return CADRE_OK;
+}
+
+cadre_status cadre_layer_split_heads(
+    const cadre_layer *layer, cadre_layer_plan *plan)
+{
+    const int64_t heads = layer->heads;
+    const int64_t kv_heads = layer->kv_heads == 0 ? heads : layer->kv_heads;
+    const int64_t channels = plan->in.channels;
+    if (plan->in.tokens == 0) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "%s works on text, and this is none", plan->ops->kind);
+    }
+    if (heads < 1 || heads > channels || kv_heads < 1 || kv_heads > heads ||
+        heads % kv_heads != 0 || channels % (heads + 2 * kv_heads) != 0) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "%s with %lld heads of q and %lld each of k and v, of %lld "
+            "channels: heads have to be alike, and those of k shared by as "
+            "many of q each",
+            plan->ops->kind, (long long)heads, (long long)kv_heads,
+            (long long)channels);
+    }
+    plan->heads = heads;
+    plan->kv_heads = kv_heads;
     return CADRE_OK;
 }
 

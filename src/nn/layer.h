@@ -33,16 +33,23 @@ struct cadre_layer_plan {
     int64_t kernel;
     int64_t stride;
     int64_t padding;
+    int64_t dilation;
+    int64_t groups;
     int64_t heads;
+    int64_t kv_heads;
     int64_t vocabulary;
     float rate;
     float deviation;
-    int partner;                  // of an "add": its "residual", in the net
+    // Of an "add": the layer whose output it adds; of a "shortcut": its
+    // "residual".  Both in the net.
+    int partner;
     const cadre_layer_plan *tied; // the layer whose parameter it uses, or NULL
     bool lends;                   // its parameter is used by a later layer too
     bool then_relu;               // its forward does the ReLU that follows
     bool done;                    // a ReLU that its predecessor's forward does
+    bool masked;                  // and its backward too
     int first_param;              // its first parameter in the net
+    int n_params;                 // as its kind has, or fewer; set by plan()
     bool passes_down;             // its input's gradient is wanted
     size_t scratch;               // floats that a call wants; set by plan()
 };
@@ -74,9 +81,12 @@ typedef struct cadre_layer_call {
     cadre_matrix_view x;        // (N, I); written over if it is in place
     cadre_matrix_view y;        // (N, O), backward only
     cadre_matrix_view dy;       // (N, O), backward only
-    cadre_matrix past; // of "residual" and "add": what goes past the layers
-                       // between them, forward x, backward its gradient
+    // Of "residual", "shortcut" and "add": what is added; backward the gradient
+    // that waits while backward goes through other layers.
+    cadre_matrix past;
     const cadre_pass *pass; // NULL if nothing is trained
+    int64_t place; // of the first row in its text; rows of x and y that came
+                   // before it lie before it.  0 but in a forward that goes on
     float *scratch;
 } cadre_layer_call;
 
@@ -89,12 +99,15 @@ enum {
     CADRE_TAKES_VOCABULARY = 16,
     CADRE_TAKES_TIED = 32,
     CADRE_TAKES_DEVIATION = 64,
+    CADRE_TAKES_KV_HEADS = 128,
+    CADRE_TAKES_FILTER = 512, // dilation and groups
+    CADRE_TAKES_NO_BIAS = 1024,
 };
 
 struct cadre_layer_ops {
     const char *kind;
     unsigned takes;
-    int n_params;
+    int n_params; // at most
 
     // y may be x, and dx may be dy: the layer needs no memory of its own, and
     // its dx is computed from y and dy alone.
@@ -103,15 +116,21 @@ struct cadre_layer_ops {
     // Its backward reads y, so the next layer must not write over it.
     bool keeps_output;
 
+    // y is x untouched: they share their memory.
+    bool passes_on;
+
     // It does the ReLU that follows, if plan->then_relu.
     bool takes_relu;
+
+    // Its backward does that ReLU's, too, so dy comes from behind the ReLU.
+    bool masks_gradient;
 
     /** (optional) The block that x must have; NULL: any. */
     int64_t (*input_block)(cadre_shape in);
 
     /**
-     * Checks what the user wrote and sets plan->out, and scratch if it is not
-     * 0; the rest of plan is set.
+     * Checks what the user wrote and sets plan->out, scratch if it is not 0,
+     * and n_params if it is not the kind's; the rest of plan is set.
      *
      * Errors: CADRE_ERR_INVALID_ARG  says what is wrong, not where
      */
@@ -145,7 +164,9 @@ struct cadre_layer_ops {
 };
 
 extern const cadre_layer_ops cadre_add;
+extern const cadre_layer_ops cadre_attention;
 extern const cadre_layer_ops cadre_avgpool2d;
+extern const cadre_layer_ops cadre_batch_norm2d;
 extern const cadre_layer_ops cadre_causal_attention;
 extern const cadre_layer_ops cadre_conv2d;
 extern const cadre_layer_ops cadre_dropout;
@@ -158,6 +179,11 @@ extern const cadre_layer_ops cadre_positions;
 extern const cadre_layer_ops cadre_relayout; // no kind for users
 extern const cadre_layer_ops cadre_relu;
 extern const cadre_layer_ops cadre_residual;
+extern const cadre_layer_ops cadre_rms_norm;
+extern const cadre_layer_ops cadre_rotary;
+extern const cadre_layer_ops cadre_shortcut;
+extern const cadre_layer_ops cadre_silu;
+extern const cadre_layer_ops cadre_swiglu;
 extern const cadre_layer_ops cadre_unembedding;
 
 /**
@@ -177,5 +203,21 @@ cadre_status cadre_layer_find(
  * Errors: CADRE_ERR_INVALID_ARG
  */
 cadre_status cadre_layer_slide(cadre_layer_plan *plan);
+
+/**
+ * Checks how the channels of plan->in are split into heads of q, k and v, and
+ * sets plan->heads and kv_heads.
+ *
+ * Errors: CADRE_ERR_INVALID_ARG
+ */
+cadre_status cadre_layer_split_heads(
+    const cadre_layer *layer, cadre_layer_plan *plan);
+
+/** Channels of a head, of channels that hold q, k and v. */
+static inline int64_t cadre_layer_head_channels(
+    int64_t channels, const cadre_layer_plan *plan)
+{
+    return channels / (plan->heads + 2 * plan->kv_heads);
+}
 
 #endif // CADRE_NN_LAYER_H

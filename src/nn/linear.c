@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// "linear": y = x W^T + b, with W (O, I) and b (O).  An image is taken as a row
+// "linear": y = x W^T + b, with W (O, I) and b (O), or without b.  An image is taken as a row
 // of its elements.
 //
 // "unembedding": y = x W^T, with the weight W (O, I) of an embedding.
@@ -50,6 +50,7 @@ static cadre_status plan_linear(
             (long long)in, (long long)layer->width, (int)WIDEST);
     }
     plan->deviation = layer->deviation;
+    plan->n_params = layer->no_bias ? BIAS : N_PARAMS;
     set_output(plan, layer->width);
     return CADRE_OK;
 }
@@ -103,8 +104,9 @@ static cadre_status forward(const cadre_layer_call *call, cadre_matrix y)
 {
     CADRE_TRY(forward_product(call, y));
 
-    const float *bias = call->params[BIAS];
-    for (int64_t n = 0; n < y.rows; n++) {
+    const bool has_bias = call->plan->n_params > BIAS;
+    const float *bias = has_bias ? call->params[BIAS] : NULL;
+    for (int64_t n = 0; n < y.rows && has_bias; n++) {
         cadre_row_add(cadre_matrix_row(y, n), bias, y.columns);
     }
     return CADRE_OK;
@@ -160,7 +162,7 @@ static cadre_status input_gradient(
 
 const cadre_layer_ops cadre_linear = {
     .kind = "linear",
-    .takes = CADRE_TAKES_WIDTH | CADRE_TAKES_DEVIATION,
+    .takes = CADRE_TAKES_WIDTH | CADRE_TAKES_DEVIATION | CADRE_TAKES_NO_BIAS,
     .n_params = N_PARAMS,
     .input_block = plain_block,
     .plan = plan_linear,

@@ -67,9 +67,28 @@ static void merge_relu(cadre_net *net, cadre_layer_plan *plan)
     cadre_layer_plan *before = &net->layers[net->n_layers - 1];
     before->then_relu = before->ops->takes_relu;
     plan->done = before->then_relu;
+    plan->masked = plan->done && before->ops->masks_gradient;
 }
 
-// An "add" closes the "residual" before it; there is one open at a time.
+// The layer whose output an "add" in this place adds, or -1.
+static int added_by(const cadre_net *net)
+{
+    return net->open_shortcut >= 0 ? net->open_shortcut - 1
+                                   : net->open_residual;
+}
+
+// The block that a layer in this place wants its input in.
+static int64_t wanted_block(
+    const cadre_net *net, const cadre_layer_ops *ops, cadre_shape in)
+{
+    if (ops == &cadre_add && added_by(net) >= 0) {
+        return net->layers[added_by(net)].out.block;
+    }
+    return ops->input_block == NULL ? in.block : ops->input_block(in);
+}
+
+// An "add" closes the "residual" before it; there is one open at a time, and it
+// may have a "shortcut".
 static cadre_status pair_residual(cadre_net *net, cadre_layer_plan *plan)
 {
     if (plan->ops == &cadre_residual) {
@@ -78,18 +97,30 @@ static cadre_status pair_residual(cadre_net *net, cadre_layer_plan *plan)
                 CADRE_ERR_INVALID_ARG, "the residual before has no add yet");
         }
         net->open_residual = net->n_layers;
+    } else if (plan->ops == &cadre_shortcut) {
+        if (net->open_residual < 0 || net->open_shortcut >= 0) {
+            return cadre_fail(CADRE_ERR_INVALID_ARG,
+                "shortcut needs a residual before it that has none yet");
+        }
+        plan->partner = net->open_residual;
+        plan->out = net->layers[plan->partner].out;
+        net->open_shortcut = net->n_layers;
     } else if (plan->ops == &cadre_add) {
         if (net->open_residual < 0) {
             return cadre_fail(
                 CADRE_ERR_INVALID_ARG, "add needs a residual before it");
         }
-        plan->partner = net->open_residual;
+        plan->partner = added_by(net);
         net->open_residual = -1;
+        net->open_shortcut = -1;
         cadre_shape past = net->layers[plan->partner].out;
         if (memcmp(&past, &plan->in, sizeof(past)) != 0) {
             return cadre_fail(CADRE_ERR_INVALID_ARG,
-                "what is added has %lld channels, what it is added to %lld",
-                (long long)plan->in.channels, (long long)past.channels);
+                "what is added has %lld channels of %lld x %lld, what it is "
+                "added to %lld of %lld x %lld",
+                (long long)plan->in.channels, (long long)plan->in.height,
+                (long long)plan->in.width, (long long)past.channels,
+                (long long)past.height, (long long)past.width);
         }
     }
     return CADRE_OK;
@@ -128,7 +159,7 @@ static cadre_status plan_layer(
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "%s works on images, and this is text", ops->kind);
     }
-    int64_t block = ops->input_block == NULL ? in.block : ops->input_block(in);
+    int64_t block = wanted_block(net, ops, in);
     if (block != in.block) {
         put_relayout(net, block);
     }
@@ -138,6 +169,7 @@ static cadre_status plan_layer(
     plan->number = number;
     plan->in = shape_so_far(net);
     plan->first_param = net->n_params;
+    plan->n_params = ops->n_params;
     CADRE_TRY(copy_name(net, layer->name, plan));
     CADRE_TRY(pair_residual(net, plan));
     if (ops == &cadre_unembedding) {
@@ -146,8 +178,8 @@ static cadre_status plan_layer(
     CADRE_TRY(ops->plan(layer, plan));
     merge_relu(net, plan);
 
-    net->n_params += plan->tied == NULL ? ops->n_params : 0;
-    if (ops->n_params > 0 && net->n_layers < net->first_trained) {
+    net->n_params += plan->tied == NULL ? plan->n_params : 0;
+    if (plan->n_params > 0 && net->n_layers < net->first_trained) {
         net->first_trained = net->n_layers;
     }
     net->n_layers++;
@@ -191,7 +223,7 @@ static cadre_status describe_params(cadre_net *net)
     }
     for (int l = 0; l < net->n_layers; l++) {
         const cadre_layer_plan *plan = &net->layers[l];
-        for (int i = 0; i < plan->ops->n_params && plan->tied == NULL; i++) {
+        for (int i = 0; i < plan->n_params && plan->tied == NULL; i++) {
             cadre_net_param *param = &net->params[plan->first_param + i];
             plan->ops->param(plan, i, param);
             param->count = 1;
@@ -244,6 +276,7 @@ cadre_status cadre_net_create(const cadre_layer *layers, int n_layers,
     net->input = input;
     net->n_classes = n_classes;
     net->open_residual = -1;
+    net->open_shortcut = -1;
     net->first_trained = 2 * n_layers + 1;
 
     cadre_status status = plan_layers(net, layers, n_layers);

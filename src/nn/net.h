@@ -12,6 +12,17 @@
 //     {.kind = "linear", .name = "fc", .width = 128},
 //     {.kind = "add"},
 //
+// A "shortcut" between the two begins another path for what goes past: the
+// layers from there to the "add" also work on what went into the "residual":
+//
+//     {.kind = "residual"},
+//     {.kind = "conv2d", .name = "conv", .width = 32, .kernel = 3, ...},
+//     {.kind = "batch_norm2d", .name = "bn"},
+//     {.kind = "shortcut"},
+//     {.kind = "conv2d", .name = "skip", .width = 32, .kernel = 1, ...},
+//     {.kind = "add"},
+//     {.kind = "relu"},
+//
 // A sample has one label; a text has one for each of its tokens.
 //
 // A net is a plan: shapes and names, no numbers.  Parameters and gradients are
@@ -31,6 +42,7 @@
 
 #include "cadre/status.h"
 #include "nn/shape.h"
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct cadre_net cadre_net;
@@ -40,14 +52,18 @@ typedef struct cadre_net_worker cadre_net_worker;
 typedef struct cadre_layer {
     const char *kind; // "conv2d", "linear", "relu", ...
     const char *name; // "fc1"; NULL for a layer without parameters
-    int64_t width;    // outputs of "linear", channels of "conv2d"
-    int64_t kernel;   // side of the square window of "conv2d" and pools
-    int64_t stride;   // of the window; 0: 1 for "conv2d", kernel for pools
+    int64_t width;  // outputs of "linear", channels of "conv2d" and "embedding"
+    int64_t kernel; // side of the square window of "conv2d" and pools
+    int64_t stride; // of the window; 0: 1 for "conv2d", kernel for pools
     int64_t padding;  // around the image, on each side
+    int64_t dilation; // from element to element of a "conv2d" window; 0: 1
+    int64_t groups;   // of channels, "conv2d" goes from each to its own; 0: 1
+    bool no_bias;     // of "conv2d" and "linear"
     float rate;       // of "dropout"
 
     // Of texts.
-    int64_t heads;      // of "causal_attention"
+    int64_t heads;      // of "attention", "causal_attention", "rotary"
+    int64_t kv_heads;   // of these, for k and v; 0: as many
     int64_t vocabulary; // numbers that a token can have, of "embedding"
     const char *tied;   // the "embedding" whose weight an "unembedding" uses
     // Initial weights of "linear", "embedding" and "positions" are normal with
@@ -58,7 +74,8 @@ typedef struct cadre_layer {
 typedef struct cadre_net_param {
     char name[64];    // "fc1.weight"
     int64_t shape[4]; // row-major, as PyTorch's: linear weight (out, in),
-                      // convolution weight (out, in, kernel, kernel)
+                      // convolution weight (out, in / groups, kernel,
+                      // kernel)
     int n_dims;
     size_t count; // elements
 
@@ -67,6 +84,10 @@ typedef struct cadre_net_param {
     float init_deviation;
     float init_bound;
     float init_value;
+
+    // A running statistic and no parameter: what a pass gives as its gradient
+    // is the statistic of its samples times their number.
+    bool buffer;
 } cadre_net_param;
 
 /**
@@ -114,11 +135,16 @@ typedef struct cadre_grad_listener {
     cadre_status (*ready)(void *ctx, int index);
 } cadre_grad_listener;
 
+/** In place of a label: this one adds nothing to the loss. */
+enum { CADRE_NO_LABEL = -1 };
+
 /** What a pass is of. */
 typedef struct cadre_pass {
     const float *x;        // (n_samples, elements of a sample)
-    const int32_t *labels; // (n_samples, labels of one), in [0, n_classes)
+    const int32_t *labels; // (n_samples, labels of one), in [0, n_classes) or
+                           // CADRE_NO_LABEL
     int64_t n_samples;
+    float label_smoothing; // at least 0, below 1
 
     // Which part of a leaf it is.  first: gradients are written; else this
     // pass's gradient is computed and then added, one rounding.  last: each

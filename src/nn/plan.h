@@ -14,6 +14,7 @@ struct cadre_net {
     int n_layers; // those put between the user's included
     int n_params;
     int open_residual;    // while planning: not closed by an "add" yet, or -1
+    int open_shortcut;    // of it, or -1
     int first_trained;    // the first layer with parameters; n_layers if none
     size_t largest_param; // elements
     cadre_net_param *params;   // n_params of them

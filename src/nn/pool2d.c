@@ -20,6 +20,7 @@ static cadre_status plan_pool(const cadre_layer *layer, cadre_layer_plan *plan)
     plan->kernel = layer->kernel;
     plan->stride = layer->stride == 0 ? layer->kernel : layer->stride;
     plan->padding = layer->padding;
+    plan->dilation = 1;
     if (plan->padding > plan->kernel / 2) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "padding %lld is more than half the kernel of %lld",

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // "residual" and "add": what goes into the first is added to what comes out of
-// the layers between them.  Backward, the gradient goes both ways, and the two
-// are added at the first.
+// the layers between them.  After a "shortcut" between the two, layers work on
+// what went into the "residual" once more, and what they make of it is added.
+//
+// Backward, the gradient goes both ways: it waits as `past` while backward goes
+// through the layers of one way, and the two are added at the "residual".
 //
 // Threads: any.
 
+#include "kernel/vector.h"
 #include "nn/layer.h"
 #include "nn/row_add.h"
 #include <string.h>
@@ -25,14 +29,6 @@ static void copy(cadre_matrix_view from, cadre_matrix to)
     }
 }
 
-static void add_past(cadre_matrix_view past, cadre_matrix to)
-{
-    for (int64_t n = 0; n < to.rows; n++) {
-        cadre_row_add(cadre_matrix_row(to, n), cadre_matrix_view_row(past, n),
-            to.columns);
-    }
-}
-
 static cadre_status pass_on(const cadre_layer_call *call, cadre_matrix y)
 {
     copy(call->x, y);
@@ -42,21 +38,99 @@ static cadre_status pass_on(const cadre_layer_call *call, cadre_matrix y)
 static cadre_status join_gradient(const cadre_layer_call *call, cadre_matrix dx)
 {
     copy(call->dy, dx);
-    add_past(cadre_matrix_read(call->past), dx);
+    for (int64_t n = 0; n < dx.rows; n++) {
+        cadre_row_add(cadre_matrix_row(dx, n),
+            cadre_matrix_view_row(cadre_matrix_read(call->past), n),
+            dx.columns);
+    }
     return CADRE_OK;
 }
 
+// y = relu(x + past); in place, since y may be x.
+CADRE_VECTOR_BODY void add_relu_body(
+    float *restrict y, const float *restrict past, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float sum = y[i] + past[i];
+        y[i] = sum < 0.0f ? 0.0f : sum;
+    }
+}
+CADRE_VECTOR(add_relu,
+    (float *restrict y, const float *restrict past, int64_t n), (y, past, n));
+
 static cadre_status join(const cadre_layer_call *call, cadre_matrix y)
 {
+    const cadre_matrix_view past = cadre_matrix_read(call->past);
     copy(call->x, y);
-    add_past(cadre_matrix_read(call->past), y);
+    for (int64_t n = 0; n < y.rows; n++) {
+        float *to = cadre_matrix_row(y, n);
+        const float *from = cadre_matrix_view_row(past, n);
+        if (call->plan->then_relu) {
+            add_relu[cadre_isa_in_use()](to, from, y.columns);
+        } else {
+            cadre_row_add(to, from, y.columns);
+        }
+    }
     return CADRE_OK;
 }
+
+// Both dx, which is dy, and past get what passes the ReLU.
+CADRE_VECTOR_BODY void fork_relu_body(float *restrict dx,
+    const float *restrict y, float *restrict past, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float kept = dx[i];
+        kept = y[i] <= 0.0f ? 0.0f : kept;
+        dx[i] = kept;
+        past[i] = kept;
+    }
+}
+CADRE_VECTOR(fork_relu,
+    (float *restrict dx, const float *restrict y, float *restrict past,
+        int64_t n),
+    (dx, y, past, n));
 
 static cadre_status fork_gradient(const cadre_layer_call *call, cadre_matrix dx)
 {
     copy(call->dy, dx);
-    copy(call->dy, call->past);
+    if (!call->plan->then_relu) {
+        copy(call->dy, call->past);
+        return CADRE_OK;
+    }
+    for (int64_t n = 0; n < dx.rows; n++) {
+        fork_relu[cadre_isa_in_use()](cadre_matrix_row(dx, n),
+            cadre_matrix_view_row(call->y, n), cadre_matrix_row(call->past, n),
+            dx.columns);
+    }
+    return CADRE_OK;
+}
+
+// The net knows what comes out: what went into the residual.
+static cadre_status plan_shortcut(
+    const cadre_layer *layer, cadre_layer_plan *plan)
+{
+    (void)layer;
+    (void)plan;
+    return CADRE_OK;
+}
+
+// y is the residual's output already.
+static cadre_status begin_again(const cadre_layer_call *call, cadre_matrix y)
+{
+    (void)call;
+    (void)y;
+    return CADRE_OK;
+}
+
+// Backward is through with the shortcut and goes on with the other layers: the
+// two gradients change places.
+static cadre_status change_places(const cadre_layer_call *call, cadre_matrix dx)
+{
+    copy(cadre_matrix_read(call->past), dx);
+    cadre_matrix waits = call->past;
+    waits.columns = call->dy.columns;
+    waits.stride = call->dy.stride;
+    copy(call->dy, waits);
     return CADRE_OK;
 }
 
@@ -65,14 +139,26 @@ const cadre_layer_ops cadre_residual = {
     .kind = "residual",
     .in_place = true,
     .keeps_output = true,
+    .passes_on = true,
     .plan = plan_same,
     .forward = pass_on,
     .input_gradient = join_gradient,
 };
 
+const cadre_layer_ops cadre_shortcut = {
+    .kind = "shortcut",
+    .keeps_output = true,
+    .passes_on = true,
+    .plan = plan_shortcut,
+    .forward = begin_again,
+    .input_gradient = change_places,
+};
+
 const cadre_layer_ops cadre_add = {
     .kind = "add",
     .in_place = true,
+    .takes_relu = true,
+    .masks_gradient = true,
     .plan = plan_same,
     .forward = join,
     .input_gradient = fork_gradient,

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loss at a net's end: -log softmax(z)[label] of each sample.
+// The loss at a net's end: of each sample, with p = softmax(z) of its scores,
+//
+//     -(1 - a) log p[label] - a mean(log p)
+//
+// a being the label smoothing: the part of a label that all classes share.
 //
 // Threads: any.
 
@@ -10,12 +14,13 @@
 #include "nn/matrix.h"
 
 /**
- * Each sample's loss, from its scores z and its label; and dz, the gradient of
- * the *sum* of the losses: softmax(z) with 1 taken from the label's element.
- * dz does not overlap z.
+ * Each sample's loss, from its scores z, its label and the smoothing; and dz, the
+ * gradient of the *sum* of the losses.  dz may be z, so that scores of many
+ * classes lie in memory once; else it does not overlap z.  A sample with
+ * CADRE_NO_LABEL has loss and gradient 0.
  */
-void cadre_softmax_cross_entropy(
-    cadre_matrix_view z, const int32_t *labels, float *losses, cadre_matrix dz);
+void cadre_softmax_cross_entropy(cadre_matrix_view z, const int32_t *labels,
+    float smoothing, float *losses, cadre_matrix dz);
 
 /** The class of the highest score of each sample; the first of equal ones. */
 void cadre_highest_class(cadre_matrix_view z, int32_t *classes);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Passes.  Each layer writes its output once, and backward needs two gradients
-// at a time, so two buffers take turns.  All of it lies in one block.
+// at a time, so two buffers take turns; that of the scores is written over
+// them.  All of it lies in one block.
 
 #include "nn/net.h"
 
@@ -25,11 +26,11 @@ struct cadre_net_worker {
     size_t scratch_count; // that the layer wants that wants most
     float *block;         // all that follows lies in it
     float *losses;        // (capacity, labels of a sample)
-    float *past;          // gradient that goes past the layers of a residual
+    float *past;          // gradient that goes past layers of a residual
     float *addend;        // a later pass's gradient of one parameter
     float *scratch;       // of one layer at a time
     float *turns[2];      // gradients of activations
-    float *outputs[];     // of each layer; in place: its predecessor's
+    float *outputs[];     // of each layer; perhaps an earlier one's
 };
 
 static size_t padded(size_t count)
@@ -37,18 +38,33 @@ static size_t padded(size_t count)
     return (size_t)cadre_matrix_stride((int64_t)count);
 }
 
-// True if the layer writes over what it reads.  The samples are not ours.
-static bool writes_over_input(const cadre_net *net, int layer)
+// The layer whose output's memory a layer's output takes over, or -1.  The
+// samples are not ours.
+static int shares_memory(const cadre_net *net, int layer)
 {
-    return layer > 0 && net->layers[layer].ops->in_place &&
-           !net->layers[layer - 1].ops->keeps_output;
+    const cadre_layer_plan *plan = &net->layers[layer];
+    if (plan->ops == &cadre_shortcut) {
+        return plan->partner;
+    }
+    bool shares =
+        layer > 0 && plan->ops->in_place &&
+        (plan->ops->passes_on || !net->layers[layer - 1].ops->keeps_output);
+    return shares ? layer - 1 : -1;
 }
 
-// Floats per row of the widest activation.
+// True if the last layer's backward does not read the scores again.
+static bool gives_up_scores(const cadre_net *net)
+{
+    const cadre_layer_ops *last = net->layers[net->n_layers - 1].ops;
+    return !last->in_place && !last->keeps_output;
+}
+
+// Floats per row of the widest gradient of an activation.
 static int64_t widest(const cadre_net *net)
 {
     int64_t most = 0;
-    for (int l = 0; l < net->n_layers; l++) {
+    int n_layers = net->n_layers - (gives_up_scores(net) ? 1 : 0);
+    for (int l = 0; l < n_layers; l++) {
         int64_t stride = cadre_shape_stride(net->layers[l].out);
         most = stride > most ? stride : most;
     }
@@ -59,7 +75,8 @@ static int64_t widest_residual(const cadre_net *net)
 {
     int64_t most = 0;
     for (int l = 0; l < net->n_layers; l++) {
-        if (net->layers[l].ops == &cadre_residual) {
+        const cadre_layer_ops *ops = net->layers[l].ops;
+        if (ops == &cadre_residual || ops == &cadre_add) {
             int64_t stride = cadre_shape_stride(net->layers[l].out);
             most = stride > most ? stride : most;
         }
@@ -82,9 +99,9 @@ static size_t lay_out(cadre_net_worker *w, float *block, int64_t capacity)
     size_t used = 0;
     for (int l = 0; l < net->n_layers; l++) {
         size_t stride = (size_t)cadre_shape_stride(net->layers[l].out);
-        w->outputs[l] = writes_over_input(net, l)
-                            ? w->outputs[l - 1]
-                            : take(block, &used, rows * stride);
+        int other = shares_memory(net, l);
+        w->outputs[l] =
+            other >= 0 ? w->outputs[other] : take(block, &used, rows * stride);
     }
     for (int i = 0; i < 2; i++) {
         w->turns[i] = take(block, &used, rows * (size_t)widest(net));
@@ -312,7 +329,7 @@ static cadre_status param_gradients(const journey *j,
     const cadre_layer_call *call, const cadre_grad_listener *listener)
 {
     const cadre_layer_plan *plan = call->plan;
-    for (int i = 0; i < plan->ops->n_params; i++) {
+    for (int i = 0; i < plan->n_params; i++) {
         int index = plan->first_param + i;
         float *grad = listener->grad(listener->ctx, index);
         bool fresh = j->pass->first && !plan->lends;
@@ -332,7 +349,7 @@ static cadre_status param_gradients(const journey *j,
 }
 
 // Backward through all layers that have parameters, or have such below them;
-// dy, the gradient of the net's output, lies in turn 0.
+// dy, the gradient of the net's output, lies in its place or in turn 0.
 static cadre_status backward(
     const journey *j, cadre_matrix dy, const cadre_grad_listener *listener)
 {
@@ -362,8 +379,11 @@ static cadre_matrix_view scores(const journey *j, cadre_matrix *dz)
     const cadre_net_worker *w = j->worker;
     int last = w->net->n_layers - 1;
     int64_t rows = j->samples.rows;
-    *dz = activation(w->turns[0], rows, w->net->layers[last].out);
-    return cadre_matrix_read(output_of(w, last, rows));
+    cadre_matrix z = output_of(w, last, rows);
+    *dz = gives_up_scores(w->net)
+              ? z
+              : activation(w->turns[0], rows, w->net->layers[last].out);
+    return cadre_matrix_read(z);
 }
 
 cadre_status cadre_net_pass(cadre_net_worker *worker,
@@ -377,7 +397,8 @@ cadre_status cadre_net_pass(cadre_net_worker *worker,
 
     cadre_matrix dz;
     cadre_matrix_view z = scores(&j, &dz);
-    cadre_softmax_cross_entropy(z, pass->labels, worker->losses, dz);
+    cadre_softmax_cross_entropy(
+        z, pass->labels, pass->label_smoothing, worker->losses, dz);
     CADRE_TRY(backward(&j, dz, listener));
 
     double sum = 0.0;
@@ -398,8 +419,8 @@ cadre_status cadre_net_predict(cadre_net_worker *worker,
 
     cadre_matrix dz;
     cadre_matrix_view z = scores(&j, &dz);
-    cadre_softmax_cross_entropy(z, labels, losses, dz);
     cadre_highest_class(z, classes);
+    cadre_softmax_cross_entropy(z, labels, 0.0f, losses, dz);
     return CADRE_OK;
 }
 

@@ -27,7 +27,7 @@ typedef struct cut {
     int n_chunks;
 } cut;
 
-// Trainable elements of a unit.
+// Elements of a unit that are not frozen.
 static size_t unit_count(const cadre_layout *layout, int unit)
 {
     const cadre_unit *u = &layout->units[unit];

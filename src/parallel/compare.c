@@ -75,8 +75,9 @@ static size_t describe(
         used += (size_t)snprintf(shape + used, sizeof(shape) - used, "%s%lld",
             i == 0 ? "" : ", ", (long long)s->shape[i]);
     }
-    int length = snprintf(text, capacity, "'%s' (%s) in unit '%s'%s%s", s->name,
-        shape, layout->units[s->unit].name, s->frozen ? ", frozen" : "",
+    int length = snprintf(text, capacity, "'%s' (%s) in unit '%s'%s%s%s",
+        s->name, shape, layout->units[s->unit].name,
+        s->frozen ? ", frozen" : "", s->buffer ? ", a buffer" : "",
         s->no_decay ? ", without weight decay" : "");
     return (size_t)length + 1;
 }

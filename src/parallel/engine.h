@@ -73,13 +73,23 @@ struct cadre_engine {
 typedef struct cadre_update {
     cadre_scalars scalars[2]; // of segments with decay, and without
     float scale;              // gradients are their sums times this
+    float mean;               // and a mean over samples is their sum times this
 } cadre_update;
+
+/** What sums are multiplied with. */
+typedef struct cadre_factors {
+    float scale;
+    float mean;
+} cadre_factors;
 
 /** Begins the update of a step at rate lr. */
 cadre_update cadre_engine_begin_update(
-    cadre_engine *engine, float scale, double lr);
+    cadre_engine *engine, cadre_factors factors, double lr);
 
-/** Updates all parameters from the sums in a plane of the layout. */
+/**
+ * Updates all parameters from the sums in a plane of the layout; without an
+ * optimizer the buffers alone.
+ */
 void cadre_engine_update(
     cadre_engine *engine, const cadre_update *update, const float *grads);
 

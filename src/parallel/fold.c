@@ -310,7 +310,8 @@ static void finish_fold(cadre_fold *f, const cadre_turn *turn)
     bool last_round = turn->round == f->n_rounds - 1;
     if (last_round) {
         cadre_owned_close(&b->own);
-        f->finite = cadre_owned_squares(&b->own, &f->squares) && f->finite;
+        f->finite =
+            cadre_owned_squares(&b->own, f->o.layout, &f->squares) && f->finite;
     }
     // The last node stays: its array takes the result (leaves.h).
     bool last_bucket = turn->bucket == f->o.buckets->n_buckets - 1;
@@ -400,7 +401,8 @@ static void sum_alone(cadre_fold *f)
         cadre_owned *own = &f->buckets[i].own;
         own->plane = f->result;
         own->sum = f->result;
-        f->finite = cadre_owned_squares(own, &f->squares) && f->finite;
+        f->finite =
+            cadre_owned_squares(own, f->o.layout, &f->squares) && f->finite;
     }
 }
 

@@ -80,6 +80,11 @@ cadre_status cadre_model_add(cadre_model *model, const char *name,
     }
     const cadre_param_options none = {0};
     const cadre_param_options *o = options == NULL ? &none : options;
+    if (o->frozen && o->buffer) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "'%s' is to be frozen and a buffer, which changes every step",
+            name);
+    }
     CADRE_TRY(reserve(model));
     char *unit = o->unit == NULL ? unit_of(name) : cadre_alloc_string(o->unit);
     if (unit == NULL) {
@@ -92,6 +97,9 @@ cadre_status cadre_model_add(cadre_model *model, const char *name,
 
     if (o->no_decay) {
         cadre_layout_no_decay(&model->layout);
+    }
+    if (o->buffer) {
+        cadre_layout_buffer(&model->layout);
     }
     int added = model->layout.n_segments - 1;
     model->own_values[added] = o->values;
@@ -173,7 +181,7 @@ float *cadre_model_param(cadre_model *model, int index)
 const float *cadre_model_grad(const cadre_model *model, int index)
 {
     if (model->grads == NULL || !has_param(model, index) ||
-        segment_at(model, index)->frozen) {
+        segment_at(model, index)->frozen || segment_at(model, index)->buffer) {
         return NULL;
     }
     return model->grads + segment_at(model, index)->offset;
@@ -186,13 +194,25 @@ uint64_t cadre_model_segment_hash(const cadre_model *model, int segment)
         cadre_model_values(model, segment), s->offset, s->count);
 }
 
-uint64_t cadre_model_hash(const cadre_model *model)
+static uint64_t hash_of(const cadre_model *model, bool buffers)
 {
     uint64_t sum = 0;
     for (int i = 0; model->sealed && i < model->layout.n_segments; i++) {
-        sum += cadre_model_segment_hash(model, i);
+        if (segment_at(model, i)->buffer == buffers) {
+            sum += cadre_model_segment_hash(model, i);
+        }
     }
     return sum;
+}
+
+uint64_t cadre_model_hash(const cadre_model *model)
+{
+    return hash_of(model, false);
+}
+
+uint64_t cadre_model_buffers_hash(const cadre_model *model)
+{
+    return hash_of(model, true);
 }
 
 // A plane's segments as tensors of a file, for cadre_free(); NULL without memory.
@@ -203,7 +223,7 @@ static cadre_tensor *tensors_of(const cadre_model *model, float *plane, int *n)
     *n = 0;
     for (int i = 0; tensors != NULL && i < most; i++) {
         const cadre_segment *s = segment_at(model, i);
-        if (plane != NULL && s->frozen) {
+        if (plane != NULL && (s->frozen || s->buffer)) {
             continue;
         }
         tensors[(*n)++] = (cadre_tensor){

@@ -24,8 +24,9 @@ struct cadre_model {
 float *cadre_model_values(const cadre_model *model, int segment);
 
 /**
- * Writes the trainable segments of a plane over the layout to a safetensors
- * file, or, with plane NULL, the values of all; as cadre_model_save().
+ * Writes a plane over the layout to a safetensors file, without the segments
+ * that no optimizer updates; or, with plane NULL, the values of all; as
+ * cadre_model_save().
  */
 cadre_status cadre_model_write_plane(
     const cadre_model *model, float *plane, const char *path);

@@ -75,14 +75,17 @@ const float *cadre_owned_slice(const cadre_owned *own, int i, size_t packed)
     return slice_of(own, own->sum, i, packed);
 }
 
-bool cadre_owned_squares(const cadre_owned *own, cadre_exact *squares)
+bool cadre_owned_squares(
+    const cadre_owned *own, const cadre_layout *layout, cadre_exact *squares)
 {
     bool finite = true;
+    cadre_exact ignored = {0};
     size_t packed = 0;
     for (int i = 0; i < own->part->n_slices; i++) {
         const cadre_slice *s = &own->part->slices[i];
-        finite = cadre_add_squares(squares, cadre_owned_slice(own, i, packed),
-                     s->offset, s->count) &&
+        bool counts = !layout->segments[s->segment].buffer;
+        finite = cadre_add_squares(counts ? squares : &ignored,
+                     cadre_owned_slice(own, i, packed), s->offset, s->count) &&
                  finite;
         packed += s->count;
     }

@@ -39,8 +39,12 @@ void cadre_owned_push(cadre_owned *own, int level, float *node);
 /** After the last node: adds up the rest. */
 void cadre_owned_close(cadre_owned *own);
 
-/** Adds the sum's squares; false if it is not all finite. */
-bool cadre_owned_squares(const cadre_owned *own, cadre_exact *squares);
+/**
+ * Adds the squares of the sum's gradients; false if it is not all finite,
+ * buffers' statistics included.
+ */
+bool cadre_owned_squares(
+    const cadre_owned *own, const cadre_layout *layout, cadre_exact *squares);
 
 /** Where slice i of the sum lies; packed counts elements of those before. */
 const float *cadre_owned_slice(const cadre_owned *own, int i, size_t packed);

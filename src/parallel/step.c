@@ -253,7 +253,7 @@ static void add_outcomes(cadre_engine *e, cadre_control *control)
 
 // Decides from what all ranks know.  Returns what the sums are to be multiplied
 // with; of no use when the step is skipped.
-static float decide(
+static cadre_factors decide(
     cadre_engine *e, const cadre_control *all, cadre_step_report *report)
 {
     report->weight = all->weight;
@@ -265,7 +265,7 @@ static float decide(
         report->loss = NAN;
         report->grad_norm = NAN;
         e->skipped_in_row++;
-        return 0.0f;
+        return (cadre_factors){0};
     }
     e->skipped_in_row = 0;
     double norm = sqrt(cadre_exact_value(&all->squares)) / total;
@@ -276,7 +276,8 @@ static float decide(
     // docs/numerics.md sections 5 and 6: both factors in f64, rounded once.
     double clip =
         e->o.clip > 0.0 && norm > e->o.clip ? e->o.clip / (norm + 1e-6) : 1.0;
-    return (float)(clip / total);
+    return (cadre_factors){
+        .scale = (float)(clip / total), .mean = (float)(1.0 / total)};
 }
 
 // Updates this rank's part bucket by bucket, each published while the next one
@@ -300,19 +301,19 @@ static cadre_status update_and_publish(
     return first_failure(e);
 }
 
-static cadre_status update(cadre_engine *e, const float *grads, float scale,
-    double lr, int64_t *waited_ns)
+static cadre_status update(cadre_engine *e, const float *grads,
+    cadre_factors factors, double lr, int64_t *waited_ns)
 {
     *waited_ns = 0;
-    if (e->optim == NULL) {
-        e->model->grads = grads;
-        return CADRE_OK;
-    }
-    cadre_update u = cadre_engine_begin_update(e, scale, lr);
+    cadre_update u = cadre_engine_begin_update(e, factors, lr);
     if (e->placement->optimizer == CADRE_SHARDED) {
         return update_and_publish(e, &u, waited_ns);
     }
     cadre_engine_update(e, &u, grads);
+    if (e->optim == NULL) {
+        e->model->grads = grads;
+        return CADRE_OK;
+    }
     note(e, CADRE_EVENT_UPDATE, -1, -1);
     return CADRE_OK;
 }
@@ -392,9 +393,9 @@ static cadre_status finish_step(
     s.decided_ns = cadre_now_ns();
     s.busy_decided = cadre_fold_busy_ns(e->fold);
 
-    float scale = decide(e, &control, report);
+    cadre_factors factors = decide(e, &control, report);
     if (!report->skipped) {
-        CADRE_TRY(update(e, sum.grads, scale, report->lr, &s.published_ns));
+        CADRE_TRY(update(e, sum.grads, factors, report->lr, &s.published_ns));
     }
     report_times(e, &s, report);
     report_bytes(e, control_bytes, report);

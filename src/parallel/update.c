@@ -4,11 +4,15 @@
 // of this rank's shards where it is sharded.  Elements do not know each other, so
 // both make the same bits.
 
+#include "optim/running.h"
 #include "parallel/engine.h"
 
 cadre_update cadre_engine_begin_update(
-    cadre_engine *engine, float scale, double lr)
+    cadre_engine *engine, cadre_factors factors, double lr)
 {
+    if (engine->optim == NULL) {
+        return (cadre_update){.mean = factors.mean};
+    }
     engine->powers.beta1 *= engine->hyper.beta1;
     engine->powers.beta2 *= engine->hyper.beta2;
     cadre_hyper no_decay = engine->hyper;
@@ -19,7 +23,8 @@ cadre_update cadre_engine_begin_update(
                 engine->optim->scalars(&engine->hyper, lr, &engine->powers),
                 engine->optim->scalars(&no_decay, lr, &engine->powers),
             },
-        .scale = scale,
+        .scale = factors.scale,
+        .mean = factors.mean,
     };
 }
 
@@ -28,13 +33,18 @@ static void update_run(cadre_engine *e, const cadre_update *u,
     const cadre_slice *run, const float *grads)
 {
     const cadre_segment *s = &e->model->layout.segments[run->segment];
+    float *values = cadre_model_values(e->model, run->segment);
+    values += run->offset - s->offset;
+    if (s->buffer) {
+        cadre_running_update(u->mean, grads, values, run->count);
+        return;
+    }
     float *slots[CADRE_MAX_SLOTS] = {NULL};
     for (int i = 0; i < e->n_slots; i++) {
         slots[i] = cadre_plane_at(&e->slots[i], s->unit, run->offset);
     }
-    float *values = cadre_model_values(e->model, run->segment);
-    e->optim->update(&u->scalars[s->no_decay], u->scale, grads, slots,
-        values + (run->offset - s->offset), run->count);
+    e->optim->update(
+        &u->scalars[s->no_decay], u->scale, grads, slots, values, run->count);
 }
 
 void cadre_engine_update(
@@ -43,7 +53,7 @@ void cadre_engine_update(
     const cadre_layout *layout = &engine->model->layout;
     for (int i = 0; i < layout->n_segments; i++) {
         const cadre_segment *s = &layout->segments[i];
-        if (!s->frozen) {
+        if (s->buffer || (!s->frozen && engine->optim != NULL)) {
             const cadre_slice all = {
                 .segment = i, .offset = s->offset, .count = s->count};
             update_run(engine, update, &all, grads + s->offset);

@@ -201,13 +201,20 @@ void cadre_layout_no_decay(cadre_layout *layout)
     layout->segments[layout->n_segments - 1].no_decay = true;
 }
 
+void cadre_layout_buffer(cadre_layout *layout)
+{
+    CADRE_ASSERT(layout->n_segments > 0);
+    layout->segments[layout->n_segments - 1].buffer = true;
+}
+
 uint64_t cadre_layout_hash(const cadre_layout *layout)
 {
     uint64_t hash = 0;
     for (int i = 0; i < layout->n_segments; i++) {
         const cadre_segment *s = &layout->segments[i];
         const char *unit = layout->units[s->unit].name;
-        uint64_t flags = (s->frozen ? 1u : 0u) | (s->no_decay ? 2u : 0u);
+        uint64_t flags = (s->frozen ? 1u : 0u) | (s->no_decay ? 2u : 0u) |
+                         (s->buffer ? 4u : 0u);
         uint64_t numbers[3] = {s->offset, (uint64_t)s->n_dims, flags};
         // Each hash is the next one's seed.  Names with their final zero.
         hash = cadre_hash(s->name, strlen(s->name) + 1, hash);
@@ -248,10 +255,11 @@ static json_t *segment_json(const cadre_layout *layout, const cadre_segment *s)
         json_array_append_new(shape, json_integer(s->shape[i]));
     }
     const cadre_unit *unit = &layout->units[s->unit];
-    return json_pack("{s:s, s:o, s:I, s:I, s:s, s:I, s:b}", "name", s->name,
-        "shape", shape, "offset", (json_int_t)s->offset, "count",
+    return json_pack("{s:s, s:o, s:I, s:I, s:s, s:I, s:b, s:b}", "name",
+        s->name, "shape", shape, "offset", (json_int_t)s->offset, "count",
         (json_int_t)s->count, "unit", unit->name, "unit_start",
-        (json_int_t)unit->lo, "frozen", (int)s->frozen);
+        (json_int_t)unit->lo, "frozen", (int)s->frozen, "buffer",
+        (int)s->buffer);
 }
 
 char *cadre_layout_json(const cadre_layout *layout)

@@ -30,6 +30,7 @@ typedef struct cadre_segment {
     int unit;
     bool frozen;
     bool no_decay; // weight decay leaves it alone
+    bool buffer;   // a running statistic: no optimizer updates it
 } cadre_segment;
 
 typedef struct cadre_layout {
@@ -56,6 +57,9 @@ cadre_status cadre_layout_add(cadre_layout *layout, const char *name,
 /** Takes the last segment out of weight decay. */
 void cadre_layout_no_decay(cadre_layout *layout);
 
+/** Makes the last segment a buffer. */
+void cadre_layout_buffer(cadre_layout *layout);
+
 /** A hash of all names, shapes, units and flags. */
 uint64_t cadre_layout_hash(const cadre_layout *layout);
 
@@ -67,7 +71,7 @@ typedef struct cadre_slice {
 } cadre_slice;
 
 /**
- * Writes the slices of unit's trainable segments in a range, in order, and
+ * Writes the slices of unit's segments in a range that are not frozen, in order, and
  * returns how many there are: at most the unit's number of segments.  slices
  * may be NULL, to count.
  */

@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "base/hash.h"
 #include "data/deal.h"
+#include "data/masked.h"
 #include "train/resume.h"
 #include "train/task.h"
 #include <inttypes.h>
@@ -69,6 +70,11 @@ cadre_status cadre_config_check(
             "parallel.order is '%s'; it can be canonical or ring",
             config->order);
     }
+    if (!(config->label_smoothing >= 0 && config->label_smoothing < 1)) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "train.label_smoothing is %g; 0 to below 1 is possible",
+            config->label_smoothing);
+    }
     if (!(config->bucket_mb > 0)) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "parallel.bucket_mb is %g, more than 0 is needed",
@@ -126,7 +132,14 @@ cadre_status cadre_config_steps(const cadre_train_config *config,
 
 int64_t cadre_config_sample_weight(const cadre_train_config *config)
 {
-    return config->model_context > 0 ? config->model_context : 1;
+    if (config->model_context == 0) {
+        return 1;
+    }
+    const cadre_recipe *recipe;
+    bool masked = cadre_recipe_find(config->recipe, &recipe) == CADRE_OK &&
+                  recipe->family == CADRE_BERT;
+    return masked ? cadre_masked_count(config->model_context)
+                  : config->model_context;
 }
 
 uint64_t cadre_config_rhythm(const cadre_train_config *config)

@@ -126,7 +126,7 @@ static cadre_status add_up(
     const cadre_dataset *data = e->task->test;
     const double bits = 1.4426950408889634; // of a natural unit
     const bool is_text = data->tokens > 0;
-    double n_labels = (double)(data->n_samples * cadre_dataset_labels(data));
+    double n_labels = (double)(data->n_samples * cadre_dataset_weight(data));
     double mean = words[NOT_FINITE] > 0 ? (double)NAN
                                         : cadre_exact_value(&loss) / n_labels;
     *out = (cadre_eval_result){

@@ -115,7 +115,9 @@ static key_list list_keys(const cadre_train_config *c, int n_leaves)
     add_int(&list, "model.layers", c->model_layers);
     add_int(&list, "model.width", c->model_width);
     add_int(&list, "model.heads", c->model_heads);
+    add_int(&list, "model.kv_heads", c->model_kv_heads);
     add_int(&list, "model.context", c->model_context);
+    add_real(&list, "train.label_smoothing", c->label_smoothing);
     add_text(&list, "train.precision", "f32");
     add_text(&list, "data.drop_last", c->data_drop_last ? "true" : "false");
     if (c->data_side > 0) {
@@ -130,8 +132,9 @@ static key_list list_keys(const cadre_train_config *c, int n_leaves)
 
 static void describe_model(text *t, const cadre_task *task)
 {
-    if (task->recipe->sizes == CADRE_SIZES_GPT) {
-        append(t, "model gpt\n"); // the keys say the rest
+    if (task->recipe->sizes == CADRE_SIZES_TRANSFORMER) {
+        // The keys say the rest.
+        append(t, "model %s\n", cadre_family_name(task->recipe->family));
     }
     for (int i = 0; i < task->recipe->n_layers; i++) {
         const cadre_layer *layer = &task->recipe->layers[i];

@@ -4,7 +4,6 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
-#include "train/gpt.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -58,19 +57,34 @@ static const cadre_layer lenet_layers[] = {
         .transport = "auto", .timeout_ms = 30000, .checkpoint_keep = 2,     \
     }
 
-// What all have in common that learn the King James Bible.
-#define TEXT(name, n_layers_, width_, heads_, context_, batch, rate)        \
-    {                                                                       \
-        .recipe = name, .steps = 1000, .threads = 1,                        \
-        .model_layers = (n_layers_), .model_width = (width_),               \
-        .model_heads = (heads_), .model_context = (context_),               \
-        .global_batch = (batch), .threads_per_leaf = 1, .seed = 1,          \
-        .log_every = 10, .optimizer = CADRE_ADAMW, .lr = (rate),            \
-        .weight_decay = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,    \
-        .decay = CADRE_DECAY_WEIGHTS, .clip = 1, .warmup_steps = 50,        \
-        .schedule = CADRE_COSINE, .min_lr_factor = 0.1, .step_factor = 0.1, \
-        .fold = CADRE_FOLD_DEFERRED, .bucket_mb = 25, .order = "canonical", \
-        .transport = "auto", .timeout_ms = 30000, .checkpoint_keep = 2,     \
+// What all have in common that learn text.
+#define TEXT(name, n_layers_, width_, heads_, context_, batch, rate)          \
+    .recipe = name, .steps = 1000, .threads = 1, .model_layers = (n_layers_), \
+    .model_width = (width_), .model_heads = (heads_),                         \
+    .model_context = (context_), .global_batch = (batch),                     \
+    .threads_per_leaf = 1, .seed = 1, .log_every = 10,                        \
+    .optimizer = CADRE_ADAMW, .lr = (rate), .beta1 = 0.9, .eps = 1e-8,        \
+    .decay = CADRE_DECAY_WEIGHTS, .clip = 1, .schedule = CADRE_COSINE,        \
+    .min_lr_factor = 0.1, .step_factor = 0.1, .fold = CADRE_FOLD_DEFERRED,    \
+    .bucket_mb = 25, .order = "canonical", .transport = "auto",               \
+    .timeout_ms = 30000, .checkpoint_keep = 2
+
+// Of the models that are small.
+#define SMALL .weight_decay = 1e-2, .beta2 = 0.999, .warmup_steps = 50
+
+// What is large: a sample at a time goes through the net.
+#define GPT2(name, n_layers_, width_, heads_, rate)                           \
+    {                                                                         \
+        .summary = "GPT-2, " #n_layers_ " layers, " #width_ " wide, on text", \
+        .dataset = "text", .sizes = CADRE_SIZES_TRANSFORMER,                  \
+        .family = CADRE_GPT2,                                                 \
+        .config = {                                                           \
+            TEXT(name, n_layers_, width_, heads_, 1024, 8, rate),             \
+            .micro_batch = 1,                                                 \
+            .weight_decay = 0.1,                                              \
+            .beta2 = 0.95,                                                    \
+            .warmup_steps = 100,                                              \
+        },                                                                    \
     }
 
 #define LAYERS(list) \
@@ -99,15 +113,34 @@ static const cadre_recipe recipes[] = {
     {
         .summary = "GPT, 6 layers, 384 wide, bytes of the King James Bible",
         .dataset = "text",
-        .sizes = CADRE_SIZES_GPT,
-        .config = TEXT("gpt-kjv", 6, 384, 6, 256, 8, 1e-3),
+        .sizes = CADRE_SIZES_TRANSFORMER,
+        .config = {TEXT("gpt-kjv", 6, 384, 6, 256, 8, 1e-3), SMALL},
     },
     {
         .summary = "GPT, 4 layers, 128 wide, bytes of the King James Bible",
         .dataset = "text",
-        .sizes = CADRE_SIZES_GPT,
-        .config = TEXT("gpt-kjv-small", 4, 128, 4, 128, 16, 2e-3),
+        .sizes = CADRE_SIZES_TRANSFORMER,
+        .config = {TEXT("gpt-kjv-small", 4, 128, 4, 128, 16, 2e-3), SMALL},
     },
+    {
+        .summary = "Llama, 4 layers, 128 wide, bytes of the King James Bible",
+        .dataset = "text",
+        .sizes = CADRE_SIZES_TRANSFORMER,
+        .family = CADRE_LLAMA,
+        .config = {TEXT("llama-kjv-small", 4, 128, 4, 128, 16, 2e-3), SMALL,
+            .model_kv_heads = 2},
+    },
+    {
+        .summary = "BERT, 4 layers, 128 wide, bytes of the King James Bible",
+        .dataset = "masked_text",
+        .sizes = CADRE_SIZES_TRANSFORMER,
+        .family = CADRE_BERT,
+        .config = {TEXT("bert-kjv", 4, 128, 4, 128, 16, 1e-3), SMALL},
+    },
+    GPT2("gpt2", 12, 768, 12, 6e-4),
+    GPT2("gpt2-medium", 24, 1024, 16, 3e-4),
+    GPT2("gpt2-large", 36, 1280, 20, 2.5e-4),
+    GPT2("gpt2-xl", 48, 1600, 25, 2e-4),
 };
 
 enum { N_RECIPES = sizeof(recipes) / sizeof(recipes[0]) };
@@ -227,12 +260,15 @@ static cadre_status plan_stack(const cadre_train_config *config,
     return status;
 }
 
-static cadre_gpt gpt_of(const cadre_train_config *config, int64_t n_classes)
+static cadre_transformer transformer_of(const cadre_recipe *recipe,
+    const cadre_train_config *config, int64_t n_classes)
 {
-    return (cadre_gpt){
+    return (cadre_transformer){
+        .family = recipe->family,
         .layers = config->model_layers,
         .width = config->model_width,
         .heads = config->model_heads,
+        .kv_heads = config->model_kv_heads,
         .context = config->model_context,
         .vocabulary = (int)n_classes,
     };
@@ -278,14 +314,17 @@ cadre_status cadre_recipe_check_size(
 {
     CADRE_TRY(check_image_keys(recipe, config));
     CADRE_TRY(check_text_keys(recipe, config));
-    if (recipe->sizes == CADRE_SIZES_GPT) {
-        const cadre_gpt size = gpt_of(config, 1);
-        return cadre_gpt_check(&size);
+    if (recipe->sizes == CADRE_SIZES_TRANSFORMER) {
+        const cadre_transformer size = transformer_of(recipe, config, 1);
+        return cadre_transformer_check(&size);
     }
-    if (config->model_heads > 0 || config->model_context > 0) {
+    if (config->model_heads > 0 || config->model_kv_heads > 0 ||
+        config->model_context > 0) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "%s is given, but recipe '%s' has no attention",
-            config->model_heads > 0 ? "model.heads" : "model.context",
+            config->model_heads > 0      ? "model.heads"
+            : config->model_kv_heads > 0 ? "model.kv_heads"
+                                         : "model.context",
             config->recipe);
     }
     if (is_resized(config) && recipe->sizes == CADRE_SIZES_ONE) {
@@ -302,9 +341,10 @@ cadre_status cadre_recipe_net(const cadre_recipe *recipe,
     cadre_net **out)
 {
     CADRE_TRY(cadre_recipe_check_size(recipe, config));
-    if (recipe->sizes == CADRE_SIZES_GPT) {
-        const cadre_gpt size = gpt_of(config, n_classes);
-        return cadre_gpt_net(&size, out);
+    if (recipe->sizes == CADRE_SIZES_TRANSFORMER) {
+        const cadre_transformer size =
+            transformer_of(recipe, config, n_classes);
+        return cadre_transformer_net(&size, out);
     }
     return is_resized(config) ? plan_stack(config, sample, n_classes, out)
                               : cadre_net_create(recipe->layers,

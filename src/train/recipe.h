@@ -10,19 +10,22 @@
 
 #include "cadre/train.h"
 #include "nn/net.h"
+#include "train/transformer.h"
 
 /** Which of the keys model.* a recipe takes. */
 typedef enum cadre_recipe_sizes {
-    CADRE_SIZES_ONE,   // none
-    CADRE_SIZES_STACK, // layers and width
-    CADRE_SIZES_GPT,   // layers, width, heads and context, all of them
+    CADRE_SIZES_ONE,         // none
+    CADRE_SIZES_STACK,       // layers and width
+    CADRE_SIZES_TRANSFORMER, // layers, width, heads and context, all of them;
+                             // of llama kv_heads too
 } cadre_recipe_sizes;
 
 typedef struct cadre_recipe {
     const char *summary;
     const char *dataset; // kind, as cadre_dataset_open() takes it
     cadre_recipe_sizes sizes;
-    const cadre_layer *layers; // none of a GPT
+    cadre_family family;       // of a transformer
+    const cadre_layer *layers; // none of a transformer
     int n_layers;
     cadre_train_config config; // its recipe is the name
 } cadre_recipe;

@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "train/config.h"
 #include <math.h>
 #include <unistd.h>
 
@@ -45,6 +46,7 @@ cadre_status cadre_records_open(cadre_records *records, cadre_group *world,
     bool has_folder = config->out[0] != '\0';
     records->model = model;
     records->tokens = config->model_context;
+    records->sample_weight = cadre_config_sample_weight(config);
     records->ranks.rss_rank = -1;
     CADRE_TRY(cadre_watch_create(world, &records->watch));
     if (has_folder && cadre_rank(world) == 0) {
@@ -128,15 +130,16 @@ cadre_status cadre_records_write(cadre_records *records,
         return CADRE_OK;
     }
     int64_t tokens = records->tokens;
-    double weight_per_second =
-        (double)step->report->weight * 1e9 / (double)step->ns;
+    double samples_per_second = (double)step->report->weight * 1e9 /
+                                (double)step->ns /
+                                (double)records->sample_weight;
     uint64_t hash = extra->hashed ? cadre_model_hash(records->model) : 0;
     const cadre_metrics_line line = {
         .report = step->report,
         .step_ms = (double)step->ns * 1e-6,
-        .samples_per_second =
-            weight_per_second / (double)(tokens > 0 ? tokens : 1),
-        .tokens_per_second = tokens > 0 ? weight_per_second : (double)NAN,
+        .samples_per_second = samples_per_second,
+        .tokens_per_second =
+            tokens > 0 ? samples_per_second * (double)tokens : (double)NAN,
         .ranks = &records->ranks,
         .eval = extra->eval,
         .params_hash = extra->hashed ? &hash : NULL,

@@ -16,6 +16,7 @@
 typedef struct cadre_records {
     const cadre_model *model; // borrowed
     int64_t tokens;           // of a sample; 0: no text
+    int64_t sample_weight;
     cadre_watch *watch;
     cadre_watch_facts ranks; // as gathered last
     cadre_trace *trace;      // NULL: none is wanted

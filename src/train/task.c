@@ -4,6 +4,10 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
+#include <assert.h>
+
+static_assert((int)CADRE_DATA_NO_LABEL == (int)CADRE_NO_LABEL,
+    "labels of data are those of nets");
 
 // A path that may be left out.
 static const char *given(const char *path)
@@ -51,7 +55,9 @@ static cadre_status lay_out(cadre_group *world,
     for (int i = 0; i < n_params; i++) {
         const cadre_net_param *p = cadre_net_param_at(task->net, i);
         const cadre_param_options options = {
-            .no_decay = config->decay == CADRE_DECAY_WEIGHTS && p->n_dims == 1};
+            .no_decay = config->decay == CADRE_DECAY_WEIGHTS && p->n_dims == 1,
+            .buffer = p->buffer,
+        };
         int index;
         CADRE_TRY(cadre_model_add(
             task->model, p->name, p->shape, p->n_dims, &options, &index));
@@ -103,9 +109,14 @@ static cadre_status open_writer(
 {
     enum { BYTES = 256 };
     CADRE_TRY(cadre_recipe_find(config->recipe, &task->recipe));
-    if (task->recipe->sizes != CADRE_SIZES_GPT) {
+    if (task->recipe->sizes != CADRE_SIZES_TRANSFORMER) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "recipe '%s' learns no text, so it has none to write",
+            config->recipe);
+    }
+    if (task->recipe->family == CADRE_BERT) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "recipe '%s' learns to fill gaps in a text, not to go on with one",
             config->recipe);
     }
     CADRE_TRY(cadre_recipe_check_size(task->recipe, config));

@@ -156,6 +156,7 @@ static cadre_status run_leaf(const run *r, cadre_net_worker *worker, int leaf)
             .x = data.x + first * width,
             .labels = data.labels + first * n_labels,
             .n_samples = n_samples,
+            .label_smoothing = (float)r->config->label_smoothing,
             .first = first == 0,
             .last = n_samples == left,
             .seed = r->config->seed,
@@ -167,7 +168,8 @@ static cadre_status run_leaf(const run *r, cadre_net_worker *worker, int leaf)
             worker, r->task.params, &pass, &listener, &pass_loss));
         loss += pass_loss;
     }
-    return cadre_leaf_end(r->engine, leaf, loss, data.n_samples * n_labels);
+    return cadre_leaf_end(r->engine, leaf, loss,
+        data.n_samples * cadre_dataset_weight(r->task.train));
 }
 
 static cadre_status run_leaves(cadre_net_worker *worker, int thread, void *ctx)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""cadre train, eval and generate with a GPT, on a text that is small.
+"""cadre train, eval and generate with transformers, on a text that is small.
 
     test_text.py CADRE
 """
@@ -23,15 +23,17 @@ class Text(harness.CommandTest):
         cls.text = cls.folder / "text"
         cls.text.write_text("In the beginning was the word. " * 150)
 
-    def gpt_arguments(self, *arguments, out=None, steps=10):
+    def gpt_arguments(self, *arguments, out=None, steps=10,
+                      recipe="gpt-kjv-small"):
         keys = (*SIZE, f"data.path={self.text}")
-        return ("train", "gpt-kjv-small", "--steps", steps, "--out",
+        return ("train", recipe, "--steps", steps, "--out",
                 out or self.new_out(),
                 *(word for key in keys for word in ("--set", key)), *arguments)
 
-    def gpt(self, *arguments, steps=10):
+    def gpt(self, *arguments, steps=10, recipe="gpt-kjv-small"):
         out = self.new_out()
-        done = self.cadre(*self.gpt_arguments(*arguments, out=out, steps=steps))
+        done = self.cadre(*self.gpt_arguments(*arguments, out=out, steps=steps,
+                                              recipe=recipe))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("bits per byte", done.stdout)
         return out, json.loads((out / "summary.json").read_text())
@@ -46,6 +48,36 @@ class Text(harness.CommandTest):
                 _, found = self.gpt(*way)
                 for field in ("params_hash", "identity", "loss", "eval"):
                     self.assertEqual(found[field], wanted[field])
+
+    def test_every_recipe_of_text_has_one_rank_s_bits(self):
+        for recipe in ("llama-kjv-small", "bert-kjv", "gpt2"):
+            with self.subTest(recipe):
+                out, wanted = self.gpt(steps=4, recipe=recipe)
+                _, found = self.gpt(
+                    "-n", "3", "--set", "parallel.mode=zero1", steps=4,
+                    recipe=recipe)
+                for field in ("params_hash", "identity", "loss", "eval"):
+                    self.assertEqual(found[field], wanted[field])
+                # A step has 12 samples of 16 tokens, however many have labels.
+                line = json.loads(
+                    (out / "metrics.jsonl").read_text().splitlines()[-1])
+                for field, n in (("samples", 12), ("tokens", 12 * 16)):
+                    self.assertTrue(math.isclose(
+                        line[field + "_per_second"] * line["step_ms"] / 1000, n))
+                evaluated = json.loads(
+                    self.cadre("eval", out, "--json").stdout)
+                self.assertEqual(evaluated["loss"], wanted["eval"]["loss"])
+
+    def test_what_is_in_the_identity(self):
+        _, gpt = self.gpt(steps=1)
+        for way in (("model.kv_heads=1", "llama-kjv-small"),
+                    ("model.kv_heads=2", "llama-kjv-small"),
+                    ("train.label_smoothing=0.1", "gpt-kjv-small"),
+                    ("optim.lr=0.01", "bert-kjv")):
+            with self.subTest(way):
+                _, other = self.gpt("--set", way[0], steps=1, recipe=way[1])
+                self.assertNotEqual(other["identity"], gpt["identity"])
+                gpt = other
 
     def test_tokens_and_bits_are_told(self):
         out, summary = self.gpt("--set", "train.eval_every=5")
@@ -109,6 +141,8 @@ class Text(harness.CommandTest):
         go_on = (out, "--prompt", "In the ", "--length", 24)
         self.assertEqual(self.generate(*go_on, "--temperature", "0"),
                          b"beginning was the word. \n")
+        self.assertEqual(self.generate(*go_on, "--top-k", "1"),
+                         b"beginning was the word. \n")
         drawn = self.generate(*go_on)
         self.assertEqual(self.generate(*go_on), drawn)
         wild = (*go_on, "--temperature", "9", "--seed")
@@ -123,7 +157,9 @@ class Text(harness.CommandTest):
         self.refused(2, "one run", "generate", *prompt)
         self.refused(2, "none", "generate", "none", *prompt)
         self.refused(2, "learns no text", "generate", images, *prompt)
-        for option in (("--length", "0"), ("--temperature", "-1"),
+        bert, _ = self.gpt(steps=1, recipe="bert-kjv")
+        self.refused(2, "fill gaps", "generate", bert, *prompt)
+        for option in (("--length", "0"), ("--top-k", "0"), ("--temperature", "-1"),
                        ("--temperature", "hot"), ("--seed", "-1")):
             self.refused(2, option[0], "generate", out, *prompt, *option)
         path = out / "model.safetensors"
@@ -138,7 +174,9 @@ class Text(harness.CommandTest):
                 (("data.path=/tmp",), "/tmp"),
                 (("model.heads=5",), "model.heads 5"),
                 (("model.context=5000",), "model.context 5000"),
-                (("model.layers=0",), "model.layers is 0")):
+                (("model.layers=0",), "model.layers is 0"),
+                (("model.kv_heads=1",), "model.kv_heads is 1"),
+                (("train.label_smoothing=1",), "train.label_smoothing")):
             with self.subTest(keys):
                 self.refused(2, words, *self.gpt_arguments(
                     *(word for key in keys for word in ("--set", key))))

@@ -5,10 +5,12 @@
 #include "data/text.h"
 
 #include "base/alloc.h"
+#include "data/masked.h"
 #include "data/program.h"
 #include "support/check.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { N_BYTES = 1000, N_TRAIN = 950, CONTEXT = 7 };
@@ -188,9 +190,106 @@ static void a_program_that_fails_is_named(void **state)
     assert_null(data);
 }
 
+static cadre_dataset *open_masked(cadre_split split, uint64_t seed)
+{
+    const cadre_dataset_options options = {
+        .path = path, .split = split, .context = CONTEXT, .seed = seed};
+    cadre_dataset *dataset = NULL;
+    CHECK_OK(cadre_dataset_open("masked_text", &options, &dataset));
+    return dataset;
+}
+
+// Whether two data sets have the same gaps in their n-th samples.
+static bool alike(const cadre_dataset *a, cadre_place at_a,
+    const cadre_dataset *b, cadre_place at_b)
+{
+    float x[2][CONTEXT];
+    int32_t labels[2][CONTEXT];
+    CHECK_OK(cadre_dataset_read(a, at_a, x[0], labels[0]));
+    CHECK_OK(cadre_dataset_read(b, at_b, x[1], labels[1]));
+    return memcmp(x[0], x[1], sizeof(x[0])) == 0 &&
+           memcmp(labels[0], labels[1], sizeof(labels[0])) == 0;
+}
+
+static void gaps_follow_from_seed_and_place(void **state)
+{
+    (void)state;
+    write_text(N_BYTES);
+    cadre_dataset *d = open_masked(CADRE_SPLIT_TRAIN, 1);
+    cadre_dataset *other = open_masked(CADRE_SPLIT_TRAIN, 2);
+    assert_int_equal(d->n_classes, 257);
+    assert_int_equal(cadre_dataset_labels(d), CONTEXT);
+    assert_int_equal(cadre_dataset_weight(d), 1); // 15 of 100 of 7 tokens
+    int n_other_epoch = 0;
+    int n_other_seed = 0;
+    for (int64_t i = 0; i < d->n_samples; i++) {
+        const cadre_place place = {.epoch = 3, .sample = i};
+        const cadre_place later = {.epoch = 4, .sample = i};
+        assert_true(alike(d, place, d, place));
+        n_other_epoch += !alike(d, place, d, later);
+        n_other_seed += !alike(d, place, other, place);
+    }
+    assert_true(n_other_epoch > d->n_samples / 2);
+    assert_true(n_other_seed > d->n_samples / 2);
+    cadre_dataset_close(d);
+    cadre_dataset_close(other);
+
+    // A test is the same for all.
+    d = open_masked(CADRE_SPLIT_TEST, 1);
+    other = open_masked(CADRE_SPLIT_TEST, 2);
+    for (int64_t i = 0; i < d->n_samples; i++) {
+        const cadre_place place = {.sample = i};
+        assert_true(alike(d, place, other, place));
+    }
+    cadre_dataset_close(d);
+    cadre_dataset_close(other);
+}
+
+// Of 100 tokens 15, in any place; most are masked, some are others, some stay.
+static void gaps_are_as_many_as_said(void **state)
+{
+    (void)state;
+    enum { TOKENS = 100, SAMPLES = 400, GAPS = 15, NUMBERS = 50 };
+    int at[TOKENS] = {0};
+    int n_masked = 0;
+    int n_other = 0;
+    for (int64_t i = 0; i < SAMPLES; i++) {
+        float x[TOKENS];
+        int32_t labels[TOKENS];
+        for (int t = 0; t < TOKENS; t++) {
+            x[t] = (float)(t % NUMBERS);
+        }
+        const cadre_place place = {.sample = i};
+        cadre_mask(7, place, NUMBERS, TOKENS, x, labels);
+        int n_gaps = 0;
+        for (int t = 0; t < TOKENS; t++) {
+            bool same = x[t] == (float)(t % NUMBERS);
+            if (labels[t] == CADRE_DATA_NO_LABEL) {
+                assert_true(same);
+                continue;
+            }
+            assert_int_equal(labels[t], t % NUMBERS);
+            assert_true(x[t] >= 0 && x[t] <= (float)NUMBERS);
+            n_masked += x[t] == (float)NUMBERS;
+            n_other += !same && x[t] < (float)NUMBERS;
+            n_gaps++;
+            at[t]++;
+        }
+        assert_int_equal(n_gaps, GAPS);
+    }
+    // Five deviations of what is drawn: 6000 times, and 400 times for each place.
+    assert_in_range(n_masked, 4800 - 155, 4800 + 155);
+    assert_in_range(n_other, 588 - 115, 588 + 115);
+    for (int t = 0; t < TOKENS; t++) {
+        assert_in_range(at[t], 60 - 36, 60 + 36);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gaps_follow_from_seed_and_place),
+        cmocka_unit_test(gaps_are_as_many_as_said),
         cmocka_unit_test(samples_follow_one_another),
         cmocka_unit_test(the_hash_is_of_the_split),
         cmocka_unit_test(refuses_what_is_no_text),

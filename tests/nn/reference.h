@@ -26,6 +26,7 @@ typedef struct reference {
     int o;
     int tokens; // and on: of texts, else 0
     int heads;
+    int kv_heads;
     int height; // and on: of images, else 0
     int width;
     int kernel;
@@ -72,9 +73,9 @@ static inline bool is_image(const reference *r)
 
 static inline bool is_text(const reference *r)
 {
-    return strcmp(r->kind, "causal_attention") == 0 ||
+    return strstr(r->kind, "attention") != NULL ||
            strcmp(r->kind, "embedding") == 0 ||
-           strcmp(r->kind, "positions") == 0;
+           strcmp(r->kind, "positions") == 0 || strcmp(r->kind, "rotary") == 0;
 }
 
 static inline bool is_net(const reference *r)
@@ -97,6 +98,7 @@ static inline bool read_reference(FILE *file, reference *r)
     }
     r->tokens = is_text(r) ? (int)read_int(file) : 0;
     r->heads = is_text(r) ? (int)read_int(file) : 0;
+    r->kv_heads = is_text(r) ? (int)read_int(file) : 0;
     assert_int_equal(fscanf(file, "%31s", r->tensor), 1);
     r->step = (size_t)read_int(file);
     r->count = (size_t)read_int(file);

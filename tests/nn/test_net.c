@@ -134,8 +134,15 @@ static void refuses_texts_that_make_no_sense(void **state)
         {{.kind = "positions", .name = "p", .deviation = -1.0f},
             "deviation -1"},
         {{.kind = "layer_norm"}, "needs a name"},
-        {{.kind = "causal_attention", .heads = 0}, "0 heads of 2 channels"},
-        {{.kind = "causal_attention", .heads = 3}, "3 heads of 2 channels"},
+        {{.kind = "causal_attention", .heads = 0}, "0 heads of q"},
+        {{.kind = "causal_attention", .heads = 3}, "3 heads of q"},
+        {{.kind = "attention", .heads = 3, .kv_heads = 2},
+            "3 heads of q and 2 each of k and v, of 6 channels"},
+        {{.kind = "attention", .heads = 1, .kv_heads = -1}, "and -1 each"},
+        {{.kind = "rotary", .heads = 2, .kv_heads = 2},
+            "rotary with heads of 1 channels"},
+        {{.kind = "rms_norm"}, "rms_norm needs a name"},
+        {{.kind = "swiglu", .kv_heads = 1}, "swiglu has no kv_heads"},
         {{.kind = "conv2d", .name = "c", .width = 3, .kernel = 1},
             "conv2d works on images"},
         {{.kind = "maxpool2d", .kernel = 1}, "maxpool2d works on images"},
@@ -153,12 +160,14 @@ static void refuses_texts_that_make_no_sense(void **state)
         CHECK_FAILS(cadre_net_create(layers, 2, text, 64, &net),
             CADRE_ERR_INVALID_ARG, cases[i].words);
     }
-    const cadre_layer lone[] = {
-        {.kind = "causal_attention", .heads = 1}, {.kind = "positions"}};
+    const cadre_layer lone[] = {{.kind = "causal_attention", .heads = 1},
+        {.kind = "positions"}, {.kind = "swiglu"}};
     CHECK_FAILS(cadre_net_create(&lone[0], 1, row(6), 2, &net),
         CADRE_ERR_INVALID_ARG, "works on text");
     CHECK_FAILS(cadre_net_create(&lone[1], 1, row(6), 6, &net),
         CADRE_ERR_INVALID_ARG, "positions works on text");
+    CHECK_FAILS(cadre_net_create(&lone[2], 1, row(5), 5, &net),
+        CADRE_ERR_INVALID_ARG, "swiglu works on rows of two halves");
     assert_null(net);
 }
 
@@ -169,6 +178,8 @@ static void refuses_pairs_that_do_not_fit(void **state)
         {.kind = "linear", .name = "a", .width = 4}, {.kind = "add"}};
     const cadre_layer nested[] = {
         {.kind = "residual"}, {.kind = "residual"}, {.kind = "add"}};
+    const cadre_layer twice[] = {
+        {.kind = "residual"}, {.kind = "shortcut"}, {.kind = "shortcut"}};
     const cadre_layer ties[] = {
         {.kind = "embedding", .name = "tok", .width = 6, .vocabulary = 64},
         {.kind = "linear", .name = "a", .width = 5},
@@ -176,9 +187,13 @@ static void refuses_pairs_that_do_not_fit(void **state)
     cadre_net *net = NULL;
     CHECK_FAILS(cadre_net_create(wider, 3, row(5), 4, &net),
         CADRE_ERR_INVALID_ARG,
-        "layer 3: what is added has 4 channels, what it is added to 5");
+        "layer 3: what is added has 4 channels of 1 x 1, what it is added to");
     CHECK_FAILS(cadre_net_create(nested, 3, row(5), 5, &net),
         CADRE_ERR_INVALID_ARG, "layer 2: the residual before has no add");
+    CHECK_FAILS(cadre_net_create(&twice[1], 1, row(5), 5, &net),
+        CADRE_ERR_INVALID_ARG, "layer 1: shortcut needs a residual");
+    CHECK_FAILS(cadre_net_create(twice, 3, row(5), 5, &net),
+        CADRE_ERR_INVALID_ARG, "layer 3: shortcut needs a residual");
     CHECK_FAILS(cadre_net_create(ties, 3, text, 64, &net),
         CADRE_ERR_INVALID_ARG, "unembedding of 5 channels, but 'tok' makes 6");
     assert_null(net);

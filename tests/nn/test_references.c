@@ -10,6 +10,7 @@
 #include "nn/layer.h"
 #include "nn/reference.h"
 #include "nn/softmax_cross_entropy.h"
+#include "nn/training.h"
 #include "support/check.h"
 #include "train/recipe.h"
 #include <math.h>
@@ -255,7 +256,7 @@ static void check_loss(const reference *r)
     int32_t *labels = cadre_alloc_array((size_t)r->n, sizeof(*labels));
     formula_labels((size_t)r->n, r->i, labels);
 
-    cadre_softmax_cross_entropy(cadre_matrix_read(z), labels, losses, dz);
+    cadre_softmax_cross_entropy(cadre_matrix_read(z), labels, 0, losses, dz);
     if (strcmp(r->tensor, "loss") == 0) {
         compare(r, losses, (size_t)r->n);
     } else {
@@ -296,147 +297,45 @@ static void layers_alone_agree(void **state)
     assert_int_equal(loss, 4 * 2);
 }
 
-// A recipe's net, with AdamW as its paper writes it.
-
-enum { MOST_PARAMS = 12, MOST_BATCH = 128, STEPS = 5, PIXELS = 784 };
-
-typedef struct training {
-    cadre_net *net;
-    cadre_net_worker *worker;
-    cadre_dataset *dataset;
-    int batch;
-    int n_params;
-    size_t counts[MOST_PARAMS];
-    float *params[MOST_PARAMS];
-    float *grads[MOST_PARAMS];
-    double *m[MOST_PARAMS];
-    double *v[MOST_PARAMS];
-} training;
-
-static float *grad_of(void *ctx, int index)
-{
-    training *t = ctx;
-    return t->grads[index];
-}
-
-static cadre_status ready(void *ctx, int index)
-{
-    (void)ctx;
-    (void)index;
-    return CADRE_OK;
-}
-
-static void start(const char *name, int batch, training *t)
-{
-    const cadre_recipe *recipe;
-    CHECK_OK(cadre_recipe_find(name, &recipe));
-    const cadre_shape image = {1, 28, 28, 1, 0};
-    CHECK_OK(
-        cadre_net_create(recipe->layers, recipe->n_layers, image, 10, &t->net));
-    CHECK_OK(
-        cadre_net_worker_create(t->net, (int64_t[]){batch}, 1, &t->worker));
-    const cadre_dataset_options data = {.split = CADRE_SPLIT_TRAIN};
-    CHECK_OK(cadre_dataset_open("fashion", &data, &t->dataset));
-    t->batch = batch;
-    t->n_params = cadre_net_param_count(t->net);
-    assert_in_range(t->n_params, 1, MOST_PARAMS);
-    for (int p = 0; p < t->n_params; p++) {
-        const cadre_net_param *param = cadre_net_param_at(t->net, p);
-        t->counts[p] = param->count;
-        t->params[p] = floats(param->count);
-        t->grads[p] = floats(param->count);
-        t->m[p] = cadre_alloc_array(param->count, sizeof(double));
-        t->v[p] = cadre_alloc_array(param->count, sizeof(double));
-        formula_fill(FORMULA_PARAM + (uint32_t)p, param->count,
-            param->init_bound, t->params[p]);
-    }
-}
-
-static void finish(training *t)
-{
-    for (int p = 0; p < t->n_params; p++) {
-        cadre_free(t->params[p]);
-        cadre_free(t->grads[p]);
-        cadre_free(t->m[p]);
-        cadre_free(t->v[p]);
-    }
-    cadre_dataset_close(t->dataset);
-    cadre_net_worker_destroy(t->worker);
-    cadre_net_destroy(t->net);
-}
-
-static void adamw(training *t, int step)
-{
-    const double lr = 1e-3;
-    const double decay = 0.01;
-    const double beta1 = 0.9;
-    const double beta2 = 0.999;
-    double unbias1 = 1.0 - pow(beta1, step);
-    double unbias2 = 1.0 - pow(beta2, step);
-    for (int p = 0; p < t->n_params; p++) {
-        for (size_t k = 0; k < t->counts[p]; k++) {
-            double g = (double)t->grads[p][k] / t->batch;
-            double *m = &t->m[p][k];
-            double *v = &t->v[p][k];
-            *m = beta1 * *m + (1.0 - beta1) * g;
-            *v = beta2 * *v + (1.0 - beta2) * g * g;
-            double update = *m / unbias1 / (sqrt(*v / unbias2) + 1e-8);
-            double value = (double)t->params[p][k];
-            t->params[p][k] = (float)(value - lr * (update + decay * value));
-        }
-    }
-}
+enum { MOST_BATCH = 128, PIXELS = 784 };
 
 // The mean loss of a step over the samples in the order of their file.
-static double pass(training *t, int step)
+static double step_of_images(void *ctx, training *t, int step)
 {
+    const cadre_dataset *dataset = ctx;
     static float x[MOST_BATCH][PIXELS];
     int32_t labels[MOST_BATCH];
     for (int n = 0; n < t->batch; n++) {
         const cadre_place place = {.sample = step * t->batch + n};
-        CHECK_OK(cadre_dataset_read(t->dataset, place, x[n], &labels[n]));
+        CHECK_OK(cadre_dataset_read(dataset, place, x[n], &labels[n]));
     }
-    cadre_grad_listener listener = {t, grad_of, ready};
     const cadre_pass whole = {
         x[0], labels, t->batch, .first = true, .last = true};
-    double loss = 0.0;
-    CHECK_OK(cadre_net_pass(
-        t->worker, (const float *const *)t->params, &whole, &listener, &loss));
-    return loss / t->batch;
+    return training_pass(t, &whole) / t->batch;
 }
 
+// A recipe's net.
 static void check_net(const char *name, int batch, int n_grads)
 {
-    training t = {0};
-    start(name, batch, &t);
-    (void)pass(&t, 0); // for the gradients, which come first
-
-    static reference r;
-    int step = 0;
-    int grads = 0;
-    FILE *file = references_open();
-    while (read_reference(file, &r)) {
-        if (strcmp(r.kind, name) != 0) {
-            continue;
-        }
-        assert_int_equal(r.n, batch);
-        if (strcmp(r.tensor, "grad") == 0) {
-            compare(&r, t.grads[r.i], t.counts[r.i]);
-            grads++;
-            continue;
-        }
-        assert_int_equal(r.i, step);
-        double loss = pass(&t, step);
-        adamw(&t, ++step);
-        if (!(fabs(loss - r.norm) <= 1e-4 * r.norm)) {
-            fail_msg("%s, step %d: loss %.9g instead of %.9g", name, step, loss,
-                r.norm);
-        }
+    const cadre_recipe *recipe;
+    cadre_net *net;
+    cadre_dataset *dataset;
+    training t;
+    CHECK_OK(cadre_recipe_find(name, &recipe));
+    const cadre_shape image = {1, 28, 28, 1, 0};
+    const cadre_dataset_options data = {.split = CADRE_SPLIT_TRAIN};
+    CHECK_OK(
+        cadre_net_create(recipe->layers, recipe->n_layers, image, 10, &net));
+    CHECK_OK(cadre_dataset_open("fashion", &data, &dataset));
+    training_start(&t, net, batch, batch);
+    for (int p = 0; p < t.n_params; p++) {
+        formula_fill(FORMULA_PARAM + (uint32_t)p, t.counts[p],
+            cadre_net_param_at(net, p)->init_bound, t.params[p]);
     }
-    fclose(file);
-    assert_int_equal(step, STEPS);
-    assert_int_equal(grads, n_grads);
-    finish(&t);
+    assert_int_equal(
+        training_check(&t, name, step_of_images, dataset), n_grads);
+    training_finish(&t);
+    cadre_dataset_close(dataset);
 }
 
 static void the_mlp_agrees(void **state)

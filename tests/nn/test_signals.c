@@ -87,6 +87,9 @@ static void a_signal_does_not_disturb_a_convolution(void **state)
         .out = shape,
         .kernel = 3,
         .stride = 1,
+        .dilation = 1,
+        .groups = 1,
+        .bias = true,
         .padding = 1,
         .relu = true,
         .input_gradient = true};

@@ -8,6 +8,7 @@
 #include "nn/formula.h"
 #include "nn/layer.h"
 #include "nn/reference.h"
+#include "nn/softmax_cross_entropy.h"
 
 // What a call to a layer is made of.
 typedef struct trial {
@@ -33,7 +34,8 @@ static void plan_alone(const reference *r, trial *t)
     const cadre_layer layer = {.kind = r->kind,
         .width = embeds ? r->o : 0,
         .vocabulary = embeds ? r->i : 0,
-        .heads = r->heads};
+        .heads = r->heads,
+        .kv_heads = r->kv_heads};
     CHECK_OK(cadre_layer_find(&layer, &t->plan.ops));
     snprintf(t->plan.name, sizeof(t->plan.name), "alone");
     t->plan.in = (cadre_shape){embeds ? 1 : r->i, 1, 1, 1, r->tokens};
@@ -56,9 +58,10 @@ static void fill_input(const reference *r, trial *t)
         cadre_free(tokens);
         return;
     }
-    float scale = strcmp(r->kind, "gelu") == 0               ? 4.0f
-                  : strcmp(r->kind, "causal_attention") == 0 ? 2.0f
-                                                             : 1.0f;
+    bool gates = strcmp(r->kind, "gelu") == 0 || strcmp(r->kind, "silu") == 0 ||
+                 strcmp(r->kind, "swiglu") == 0;
+    bool attends = strstr(r->kind, "attention") != NULL;
+    float scale = gates ? 4.0f : attends ? 2.0f : 1.0f;
     formula_fill(FORMULA_X, count, scale, t->x);
 }
 
@@ -157,6 +160,36 @@ static void check_alone(const reference *r)
     end(&t);
 }
 
+// The loss of labels that are shared, and that every third sample lacks; its
+// gradient is written over the scores.
+static void smoothed_loss(const reference *r, float *z, float *losses)
+{
+    int32_t *labels = cadre_alloc_array((size_t)r->n, sizeof(*labels));
+    assert_non_null(labels);
+    formula_fill(FORMULA_X, (size_t)(r->n * r->i), 8.0f, z);
+    formula_labels((size_t)r->n, r->i, labels);
+    for (int n = 0; n < r->n; n += 3) {
+        labels[n] = CADRE_NO_LABEL;
+    }
+    cadre_matrix m = matrix(z, r->n, r->i);
+    cadre_softmax_cross_entropy(cadre_matrix_read(m), labels, 0.1f, losses, m);
+    cadre_free(labels);
+}
+
+static void check_loss(const reference *r)
+{
+    float *z = floats((size_t)(r->n * r->i));
+    float *losses = floats((size_t)r->n);
+    smoothed_loss(r, z, losses);
+    if (strcmp(r->tensor, "loss") == 0) {
+        compare(r, losses, (size_t)r->n);
+    } else {
+        compare(r, z, (size_t)(r->n * r->i));
+    }
+    cadre_free(z);
+    cadre_free(losses);
+}
+
 static void layers_alone_agree(void **state)
 {
     (void)state;
@@ -164,13 +197,19 @@ static void layers_alone_agree(void **state)
     int seen = 0;
     FILE *file = references_open();
     while (read_reference(file, &r)) {
-        if (!is_net(&r)) {
-            check_alone(&r);
-            seen++;
+        if (is_net(&r)) {
+            continue;
         }
+        if (strcmp(r.kind, "smoothed_cross_entropy") == 0) {
+            check_loss(&r);
+        } else {
+            check_alone(&r);
+        }
+        seen++;
     }
     fclose(file);
-    assert_int_equal(seen, 3 * 2 + 3 * 4 + 2 + 3 + 4 * 2);
+    assert_int_equal(
+        seen, 3 * 2 + 3 * 4 + 2 + 3 + 7 * 2 + 3 * (3 + 2 + 2) + 2 * 2 + 3 * 2);
 }
 
 static void check_variants(const reference *r, size_t n_in, size_t n_out)
@@ -215,6 +254,22 @@ static void every_variant_has_the_same_bits(void **state)
             .o = 21,
             .tokens = 97,
             .heads = 3},
+        {.kind = "attention",
+            .n = 1,
+            .i = 8 * 7,
+            .o = 4 * 7,
+            .tokens = 97,
+            .heads = 4,
+            .kv_heads = 2},
+        {.kind = "rms_norm", .n = 3, .i = 333, .o = 333},
+        {.kind = "silu", .n = 3, .i = 1021, .o = 1021},
+        {.kind = "swiglu", .n = 3, .i = 2 * 333, .o = 333},
+        {.kind = "rotary",
+            .n = 1,
+            .i = 3 * 46,
+            .o = 3 * 46,
+            .tokens = 9,
+            .heads = 1},
     };
     for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
         const reference *r = &cases[k];
@@ -224,11 +279,34 @@ static void every_variant_has_the_same_bits(void **state)
     assert_true(cadre_isa_use(before));
 }
 
+static void every_variant_has_the_same_loss(void **state)
+{
+    (void)state;
+    const cadre_isa before = cadre_isa_in_use();
+    const reference r = {.n = 5, .i = 333};
+    enum { N_SCORES = 5 * 333 };
+    float wanted[N_SCORES];
+    float wanted_losses[5];
+    assert_true(cadre_isa_use(CADRE_ISA_PLAIN));
+    smoothed_loss(&r, wanted, wanted_losses);
+    for (int isa = CADRE_ISA_AVX2; isa < CADRE_N_ISAS; isa++) {
+        float z[N_SCORES];
+        float losses[5];
+        if (cadre_isa_use((cadre_isa)isa)) {
+            smoothed_loss(&r, z, losses);
+            assert_memory_equal(z, wanted, sizeof(z));
+            assert_memory_equal(losses, wanted_losses, sizeof(losses));
+        }
+    }
+    assert_true(cadre_isa_use(before));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_alone_agree),
         cmocka_unit_test(every_variant_has_the_same_bits),
+        cmocka_unit_test(every_variant_has_the_same_loss),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

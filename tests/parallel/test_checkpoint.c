@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TIMEOUT_MS = 60000, N_PARAMS = 3, LEAVES = 5, STOP = 3, STEPS = 7 };
+enum { TIMEOUT_MS = 60000, N_PARAMS = 4, LEAVES = 5, STOP = 3, STEPS = 7 };
 
 static char folder[] = "/tmp/cadre-checkpoint-XXXXXX";
 static char dir[128];
@@ -29,8 +29,10 @@ static const struct {
     const char *name;
     int64_t count;
     bool frozen;
-} params[N_PARAMS] = {{"a.weight", 1961, false}, {"a.scale", 300, true},
-    {"b.weight", 700, false}};
+    bool buffer;
+} params[N_PARAMS] = {{"a.weight", 1961, false, false},
+    {"a.scale", 300, true, false}, {"a.running", 40, false, true},
+    {"b.weight", 700, false, false}};
 
 typedef struct job {
     cadre_engine_options options;
@@ -68,7 +70,8 @@ static cadre_model *make_model(cadre_group *world, int64_t last_count)
     cadre_model *model;
     RANK_OK(cadre_model_create(world, &model));
     for (int i = 0; i < N_PARAMS; i++) {
-        const cadre_param_options o = {.frozen = params[i].frozen};
+        const cadre_param_options o = {
+            .frozen = params[i].frozen, .buffer = params[i].buffer};
         int64_t count = i == N_PARAMS - 1 ? last_count : params[i].count;
         RANK_OK(cadre_model_add(model, params[i].name, &count, 1, &o, NULL));
     }
@@ -133,7 +136,7 @@ static void train(cadre_group *world, void *ctx)
         RANK_OK(cadre_checkpoint_save(engine, dir));
     }
     if (cadre_rank(world) == 0) {
-        j->hash = cadre_model_hash(model);
+        j->hash = cadre_model_hash(model) ^ cadre_model_buffers_hash(model);
         j->lr = report.lr;
     }
     cadre_engine_destroy(engine);

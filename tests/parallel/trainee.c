@@ -10,7 +10,7 @@
 #include <math.h>
 #include <sched.h>
 
-enum { FROZEN = 2, OWN = 4 };
+enum { FROZEN = 2, OWN = 4, BUFFER = 8 };
 
 // Odd sizes, several units, one much larger than small buckets.
 static const struct {
@@ -25,6 +25,7 @@ static const struct {
     {"d.weight", {40, 260}},
     {"d.bias", {1, 40}},
     {"e.gain", {1, 3}},
+    {"e.running", {1, 70}},
 };
 
 static void fill(float *x, size_t count, uint32_t what, uint64_t where)
@@ -66,8 +67,9 @@ void trainee_make_model(cadre_group *group, cadre_model **out)
 {
     RANK_OK(cadre_model_create(group, out));
     for (int i = 0; i < TRAINEE_PARAMS; i++) {
-        const cadre_param_options o = {
-            .frozen = i == FROZEN, .values = i == OWN ? own_values : NULL};
+        const cadre_param_options o = {.frozen = i == FROZEN,
+            .buffer = i == BUFFER,
+            .values = i == OWN ? own_values : NULL};
         RANK_OK(cadre_model_add(
             *out, params[i].name, params[i].shape, 2, &o, NULL));
     }
@@ -182,7 +184,7 @@ void trainee_train(cadre_group *group, void *ctx)
         RANK_OK(trainee_step(job, m, e, s, &report));
         RANK_OK(cadre_engine_replicas_equal(e, &equal));
         RANK_CHECK(equal);
-        uint64_t hash = cadre_model_hash(m);
+        uint64_t hash = cadre_model_hash(m) ^ cadre_model_buffers_hash(m);
         if (cadre_rank(group) == 0) {
             job->hash[s] = hash;
             job->report[s] = report;

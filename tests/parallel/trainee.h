@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A small model to train in tests of the engine, with parameters that are frozen,
-// the caller's own, and unused by some leaves.  A leaf's gradient is a function of
+// the caller's own, and unused by some leaves, and with a buffer.  A leaf's gradient is a function of
 // (step, leaf), so it is the same wherever it is computed; the order in which a
 // leaf marks its gradients, and when, is as random as the job says.
 
@@ -11,10 +11,12 @@
 #include "cadre/cadre.h"
 #include "support/ranks.h"
 
-enum { TRAINEE_PARAMS = 8, TRAINEE_STEPS = 3, TRAINEE_EVENTS = 4096 };
+enum { TRAINEE_PARAMS = 9, TRAINEE_STEPS = 3, TRAINEE_EVENTS = 4096 };
 
-/** Trainable elements of the model. */
-enum { TRAINEE_ELEMENTS = 37 * 53 + 37 + 9 * 1000 + 9 + 40 * 260 + 40 + 3 };
+/** Elements of the model that are not frozen. */
+enum {
+    TRAINEE_ELEMENTS = 37 * 53 + 37 + 9 * 1000 + 9 + 40 * 260 + 40 + 3 + 70
+};
 
 typedef struct trainee_job {
     cadre_engine_options options;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A GPT as a library call, with ranks that are threads, on a text made here.
+// Transformers as a library call, with ranks that are threads, on a text made
+// here.
 
 #include "cadre/train.h"
 
@@ -57,19 +58,24 @@ static int remove_all(void **state)
     return rmdir(folder);
 }
 
-static cadre_train_config tiny_config(void)
+static cadre_train_config tiny(const char *recipe)
 {
     cadre_train_config c;
-    CHECK_OK(cadre_recipe_config("gpt-kjv-small", &c));
+    CHECK_OK(cadre_recipe_config(recipe, &c));
     path_of("text", c.data_path);
     c.model_layers = 2;
     c.model_width = 24;
-    c.model_heads = 3;
+    c.model_heads = 4;
     c.model_context = 20;
     c.steps = 3;
     c.global_batch = 13;
     c.leaves = 6;
     return c;
+}
+
+static cadre_train_config tiny_config(void)
+{
+    return tiny("gpt-kjv-small");
 }
 
 typedef struct job {
@@ -129,6 +135,69 @@ static void the_bits_are_those_of_one_rank(void **state)
     }
 }
 
+// Every kind of transformer, with labels that are smoothed, and the one that
+// has few labels.
+static void other_recipes_have_one_rank_s_bits(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {
+        "llama-kjv-small", "bert-kjv", "gpt2"};
+    static const struct {
+        int ranks;
+        int threads;
+        cadre_mode mode;
+        const char *transport;
+    } cases[] = {{1, 1, CADRE_DDP, "auto"}, {3, 1, CADRE_ZERO1, "tcp"},
+        {5, 2, CADRE_DDP, "shm"}};
+    for (size_t r = 0; r < sizeof(recipes) / sizeof(recipes[0]); r++) {
+        cadre_train_summary wanted = {0};
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+            job j = {.config = tiny(recipes[r])};
+            j.config.label_smoothing = 0.1;
+            j.config.threads = cases[i].threads;
+            j.config.mode = cases[i].mode;
+            snprintf(j.config.transport, sizeof(j.config.transport), "%s",
+                cases[i].transport);
+            cadre_train_summary found = train_on(cases[i].ranks, &j);
+            wanted = i == 0 ? found : wanted;
+            assert_true(found.params_hash == wanted.params_hash);
+            assert_true(found.loss == wanted.loss);
+            assert_true(found.eval_loss == wanted.eval_loss);
+            assert_true(found.replicas_equal);
+        }
+    }
+}
+
+// A smoothed label costs something even where it is foreseen; an evaluation
+// does not know of it.
+static void labels_are_smoothed(void **state)
+{
+    (void)state;
+    job plain = {.config = tiny_config()};
+    plain.config.steps = 1;
+    plain.config.lr = 0;
+    job smooth = plain;
+    smooth.config.label_smoothing = 0.5;
+    cadre_train_summary a = train_on(1, &plain);
+    cadre_train_summary b = train_on(1, &smooth);
+    assert_true(a.loss != b.loss);
+    assert_true(a.eval_loss == b.eval_loss);
+    smooth.config.label_smoothing = 1;
+    CHECK_FAILS(cadre_train_check(&smooth.config, 1), CADRE_ERR_INVALID_ARG,
+        "train.label_smoothing is 1");
+}
+
+// Who only knew how often a letter comes would need log2(26), 4.7 bits for each.
+static void gaps_are_filled(void **state)
+{
+    (void)state;
+    job j = {.config = tiny("bert-kjv")};
+    j.config.steps = 150;
+    j.config.lr = 0.01;
+    cadre_train_summary summary = train_on(1, &j);
+    assert_true(summary.eval_bits_per_byte < 4.2);
+}
+
 static void losses_are_of_bytes(void **state)
 {
     (void)state;
@@ -154,9 +223,12 @@ static void take_byte(uint8_t byte, void *ctx)
     p->text[p->n++] = (char)byte;
 }
 
+static const char *writing; // the recipe of the model that writes
+static int top_k;
+
 static cadre_status write_text(cadre_group *world, void *ctx)
 {
-    const cadre_train_config config = tiny_config();
+    const cadre_train_config config = tiny(writing);
     char model[CADRE_PATH_BYTES];
     path_of("run/model.safetensors", model);
     return cadre_generate(world, &config, model, ctx);
@@ -170,6 +242,7 @@ static cadre_status generate(
         .prompt = prompt,
         .length = 40,
         .temperature = temperature,
+        .top_k = top_k,
         .seed = seed,
         .write = take_byte,
         .ctx = p,
@@ -177,24 +250,39 @@ static cadre_status generate(
     return cadre_launch_threads(1, NULL, write_text, &options, NULL);
 }
 
-static void writes_what_it_has_learned(void **state)
+static void learn_alphabet(const char *recipe)
 {
-    (void)state;
-    job j = {.config = tiny_config()};
+    writing = recipe;
+    top_k = 0;
+    job j = {.config = tiny(recipe)};
     j.config.steps = 60;
     j.config.lr = 0.01;
     path_of("run", j.config.out);
+    char path[CADRE_PATH_BYTES];
+    path_of("run/checkpoints/step-60", path);
+    CHECK_OK(cadre_folder_remove(path));
     cadre_train_summary summary = train_on(1, &j);
     assert_true(summary.eval_bits_per_byte < 0.5);
+}
 
-    // Longer than what the model looks back at, and further.
+// Longer than what the model looks back at, and further.
+static void check_alphabet(void)
+{
     page p;
     CHECK_OK(generate("abcdefghijklmnopqrstuvwxyzabc", 0, 1, &p));
     assert_string_equal(p.text, "defghijklmnopqrstuvwxyzabcdefghijklmnopq");
     CHECK_OK(generate("xyzabc", 0, 1, &p));
     assert_memory_equal(p.text, "defghijk", 8);
+}
+
+static void writes_what_it_has_learned(void **state)
+{
+    (void)state;
+    learn_alphabet("gpt-kjv-small");
+    check_alphabet();
 
     // The seed decides what is drawn, and nothing else does.
+    page p;
     page again;
     page other;
     CHECK_OK(generate("abc", 50, 1, &p));
@@ -203,11 +291,33 @@ static void writes_what_it_has_learned(void **state)
     assert_memory_equal(p.text, again.text, 40);
     assert_memory_not_equal(p.text, other.text, 40);
 
+    // From one byte there is nothing to draw; from 256 all may be.
+    top_k = 256;
+    CHECK_OK(generate("abc", 50, 1, &again));
+    assert_memory_equal(p.text, again.text, 40);
+    top_k = 1;
+    CHECK_OK(generate("abcdefghijklmnopqrstuvwxyzabc", 50, 1, &p));
+    assert_string_equal(p.text, "defghijklmnopqrstuvwxyzabcdefghijklmnopq");
+
     CHECK_FAILS(
         generate("", 1, 1, &p), CADRE_ERR_INVALID_ARG, "the prompt is empty");
     CHECK_FAILS(generate("a", -1, 1, &p), CADRE_ERR_INVALID_ARG,
         "neither may be below 0");
+    top_k = -1;
+    CHECK_FAILS(generate("a", 1, 1, &p), CADRE_ERR_INVALID_ARG,
+        "the likeliest -1 bytes");
+    top_k = 0;
+    writing = "bert-kjv";
+    CHECK_FAILS(
+        generate("a", 1, 1, &p), CADRE_ERR_INVALID_ARG, "learns to fill gaps");
     assert_int_equal(p.n, 0);
+}
+
+static void a_llama_writes_too(void **state)
+{
+    (void)state;
+    learn_alphabet("llama-kjv-small");
+    check_alphabet();
 }
 
 static void sizes_that_make_no_sense_are_refused(void **state)
@@ -236,6 +346,18 @@ static void sizes_that_make_no_sense_are_refused(void **state)
         CHECK_FAILS(
             cadre_train_check(&c, 1), CADRE_ERR_INVALID_ARG, cases[i].words);
     }
+    cadre_train_config c = tiny("llama-kjv-small");
+    c.model_kv_heads = 3;
+    CHECK_FAILS(cadre_train_check(&c, 1), CADRE_ERR_INVALID_ARG,
+        "model.heads is 4 and model.kv_heads 3");
+    c.model_heads = 8;
+    c.model_kv_heads = 8;
+    CHECK_FAILS(cadre_train_check(&c, 1), CADRE_ERR_INVALID_ARG,
+        "a head of 3 channels has no pairs");
+    c = tiny_config();
+    c.model_kv_heads = 2;
+    CHECK_FAILS(cadre_train_check(&c, 1), CADRE_ERR_INVALID_ARG,
+        "only the llama recipes share");
     cadre_train_config mlp;
     CHECK_OK(cadre_recipe_config("mlp-fashion", &mlp));
     mlp.model_heads = 2;
@@ -247,8 +369,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_are_those_of_one_rank),
+        cmocka_unit_test(other_recipes_have_one_rank_s_bits),
+        cmocka_unit_test(labels_are_smoothed),
+        cmocka_unit_test(gaps_are_filled),
         cmocka_unit_test(losses_are_of_bytes),
         cmocka_unit_test(writes_what_it_has_learned),
+        cmocka_unit_test(a_llama_writes_too),
         cmocka_unit_test(sizes_that_make_no_sense_are_refused),
     };
     return cmocka_run_group_tests(tests, make_text, remove_all);
