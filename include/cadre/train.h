@@ -239,7 +239,7 @@ CADRE_API CADRE_MUST_CHECK cadre_status cadre_evaluate(cadre_group *world,
 
 typedef struct cadre_generate_options {
     const char *prompt; // at least one byte, which are not written again
-    int64_t length;     // bytes to write
+    int64_t length;     // bytes to write; tokens if data.tokenizer is given
     double temperature; // 0: always the likeliest byte; 1: as it learned
     int top_k;          // only the so many likeliest are drawn; 0: all
     uint64_t seed;      // of what is drawn

@@ -134,15 +134,10 @@ static cadre_status open_text(
 {
     bool in_tokens =
         options->path != NULL && cadre_tokens_are_in(options->path);
-    if (in_tokens && options->tokenizer != NULL) {
+    if (options->cache != NULL && (in_tokens || options->tokenizer == NULL)) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "data.tokenizer is given, but '%s' holds tokens already",
-            options->path);
-    }
-    if (options->cache != NULL && options->tokenizer == NULL) {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "data.cache is given, but without data.tokenizer there are no "
-            "tokens to keep");
+            "data.cache is given, but %s there are no tokens to keep",
+            in_tokens ? "of a file of tokens" : "without data.tokenizer");
     }
     return in_tokens || options->tokenizer != NULL
                ? cadre_token_text_open(options, out)

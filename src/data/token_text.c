@@ -97,11 +97,37 @@ static cadre_status open_source(source *s)
     return CADRE_OK;
 }
 
+// A tokenizer has no work here, but writes what a model learns from the tokens.
+static cadre_status check_vocabulary(
+    const cadre_dataset_options *options, const cadre_tokens *tokens)
+{
+    if (options->tokenizer == NULL) {
+        return CADRE_OK;
+    }
+    cadre_tokenizer *t;
+    CADRE_TRY(cadre_tokenizer_open(options->tokenizer, &t));
+    int32_t n = cadre_tokenizer_vocabulary(t);
+    cadre_tokenizer_close(t);
+    return n == tokens->vocabulary
+               ? CADRE_OK
+               : cadre_fail(CADRE_ERR_INVALID_ARG,
+                     "'%s' holds tokens of a vocabulary of %" PRId32
+                     ", but that of data.tokenizer has %" PRId32,
+                     options->path, tokens->vocabulary, n);
+}
+
+static cadre_status map_tokens(
+    const cadre_dataset_options *options, cadre_tokens *out)
+{
+    CADRE_TRY(cadre_tokens_map(options->path, out));
+    return check_vocabulary(options, out);
+}
+
 static cadre_status find_tokens(
     const cadre_dataset_options *options, cadre_tokens *out)
 {
-    if (options->tokenizer == NULL) {
-        return cadre_tokens_map(options->path, out);
+    if (options->path != NULL && cadre_tokens_are_in(options->path)) {
+        return map_tokens(options, out);
     }
     source s = {.options = options};
     cadre_status status = open_source(&s);

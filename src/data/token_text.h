@@ -12,7 +12,7 @@
 #include "data/dataset.h"
 
 /**
- * Opens a split of a text, or of a file of tokens if options name no tokenizer.
+ * Opens a split of a text that a tokenizer cuts, or of a file of tokens.
  *
  * Errors: those of a tokenizer, of text and of tokens
  *         CADRE_ERR_INVALID_ARG  the cache is of another text or tokenizer

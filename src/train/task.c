@@ -104,10 +104,17 @@ cadre_status cadre_task_open(cadre_group *world,
     return CADRE_OK;
 }
 
+int cadre_task_numbers(const cadre_task *task)
+{
+    enum { BYTES = 256 };
+    return task->tokenizer == NULL
+               ? BYTES
+               : cadre_tokenizer_vocabulary(task->tokenizer);
+}
+
 static cadre_status open_writer(
     cadre_group *world, const cadre_train_config *config, cadre_task *task)
 {
-    enum { BYTES = 256 };
     CADRE_TRY(cadre_recipe_find(config->recipe, &task->recipe));
     if (task->recipe->sizes != CADRE_SIZES_TRANSFORMER) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
@@ -121,7 +128,11 @@ static cadre_status open_writer(
     }
     CADRE_TRY(cadre_recipe_check_size(task->recipe, config));
     const cadre_shape text = {1, 1, 1, 1, config->model_context};
-    return lay_out(world, config, text, BYTES, task);
+    if (config->data_tokenizer[0] != '\0') {
+        CADRE_TRY(
+            cadre_tokenizer_open(config->data_tokenizer, &task->tokenizer));
+    }
+    return lay_out(world, config, text, cadre_task_numbers(task), task);
 }
 
 cadre_status cadre_task_open_writer(
@@ -139,6 +150,7 @@ cadre_status cadre_task_open_writer(
 
 void cadre_task_close(cadre_task *task)
 {
+    cadre_tokenizer_close(task->tokenizer);
     cadre_free(task->params);
     cadre_model_destroy(task->model);
     cadre_net_destroy(task->net);

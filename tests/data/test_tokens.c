@@ -223,7 +223,10 @@ static void refuses_what_does_not_fit_together(void **state)
     options.cache = token_path;
     refused(&options, CADRE_ERR_INVALID_ARG, "of another text or tokenizer");
     options.path = token_path;
-    refused(&options, CADRE_ERR_INVALID_ARG, "holds tokens already");
+    refused(&options, CADRE_ERR_INVALID_ARG, "of a file of tokens there are");
+    options.cache = NULL;
+    refused(&options, CADRE_ERR_INVALID_ARG,
+        "tokens of a vocabulary of 500, but that of data.tokenizer has 700");
     options = options_of(CADRE_SPLIT_TRAIN);
     options.tokenizer = NULL;
     options.cache = token_path;
