@@ -120,6 +120,7 @@ typedef struct cadre_step_report {
     double exposed_ms; // time in hooks and waits, mean of this rank's threads
     double hidden_ms;  // time with communication under way, less what of it is
                        // in exposed_ms; at least 0
+    double update_ms;        // time in the optimizer
     uint64_t bytes_sent;     // gradients, or parameters, that left this rank
     uint64_t overhead_bytes; // headers and control that left it
 } cadre_step_report;
@@ -170,7 +171,9 @@ CADRE_API CADRE_MUST_CHECK bool cadre_leaf_next(
     cadre_engine *engine, int *leaf);
 
 /**
- * Where the gradient of parameter index in this leaf goes, row-major.
+ * Where the gradient of parameter index in this leaf goes, row-major.  Best
+ * asked for when it is about to be computed, since what is under way is moved
+ * on here as well; never waits.
  *
  * All zero at the first call for this leaf and index; the same memory after.
  * Valid until cadre_grad_ready() for it.  NULL for a frozen parameter.

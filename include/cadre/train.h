@@ -102,6 +102,9 @@ typedef struct cadre_train_config {
 CADRE_API const char *cadre_recipe_name(int i);
 CADRE_API const char *cadre_recipe_summary(int i);
 
+/** The kind of its data, "fashion" or "kjv"; those of one kind share it. */
+CADRE_API const char *cadre_recipe_data(int i);
+
 /**
  * Fills in a recipe's configuration.
  *

@@ -7,7 +7,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <locale.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,22 +36,6 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void make_locale(void)
 {
     c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-}
-
-bool cadre_parse_double(const char *text, double *value)
-{
-    // Decimal digits only: no blanks, no hexadecimal, no inf and nan.
-    if (*text == '\0' || text[strspn(text, "0123456789+-.eE")] != '\0') {
-        return false;
-    }
-    pthread_once(&once, make_locale);
-    char *end;
-    double parsed = strtod_l(text, &end, c_locale);
-    if (*end != '\0' || !isfinite(parsed)) {
-        return false;
-    }
-    *value = parsed;
-    return true;
 }
 
 bool cadre_parse_hash(const char *text, uint64_t *value)

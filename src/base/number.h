@@ -15,9 +15,6 @@
 bool cadre_parse_int(
     const char *text, int64_t lowest, int64_t highest, int64_t *value);
 
-/** True and *value if text is a finite decimal number such as 0.05 or 1e-3. */
-bool cadre_parse_double(const char *text, double *value);
-
 /** True and *value if text is 16 lower-case hexadecimal digits: a hash. */
 bool cadre_parse_hash(const char *text, uint64_t *value);
 

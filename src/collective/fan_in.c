@@ -17,11 +17,10 @@ static bool is_widened(cadre_dtype dtype)
 }
 
 // The tree over n ranks holds one node for each bit of the number pushed so
-// far, and the one that is being pushed.  Before them is a block for a result
-// that has been rounded.
+// far, and the one that is being pushed.
 size_t cadre_fan_in_scratch_bytes(int world_size)
 {
-    size_t n_blocks = 2;
+    size_t n_blocks = 1;
     for (int left = world_size; left > 0; left /= 2) {
         n_blocks++;
     }
@@ -33,47 +32,77 @@ size_t cadre_fan_in_elements(cadre_dtype dtype)
     return BLOCK_BYTES / cadre_dtype_bytes(cadre_accumulator(dtype));
 }
 
-// What rank r brings, as a node of the tree; depth nodes are on it already.
-static void *node_of(const cadre_fan_in *f, int r, int depth, size_t count)
+// A node of the tree is known by its depth in it, and has a block of the scratch
+// for what is computed; nodes[] says where its numbers are.
+static char *block_of(const cadre_fan_in *f, int depth)
 {
-    const cadre_fan_in_leaf *leaf = &f->leaves[r];
-    // A node is merged into the one below it, so its depth is its place.
-    void *place = f->scratch + (size_t)(1 + depth) * BLOCK_BYTES;
-    if (is_widened(f->dtype)) {
-        cadre_widen(f->dtype, place, leaf->in, count);
-        return place;
-    }
-    if (r % 2 != 0) {
-        return leaf->in; // it goes into its left neighbour, and is only read
-    }
-    if (leaf->sum != NULL) {
-        place = leaf->sum;
-    }
-    if (place != leaf->in) {
-        memcpy(place, leaf->in, count * cadre_dtype_bytes(f->dtype));
-    }
-    return place;
+    return f->scratch + (size_t)depth * BLOCK_BYTES;
 }
 
-const void *cadre_fan_in_block(const cadre_fan_in *f, size_t count)
+static const void *leaf(const cadre_fan_in *f, int r, int depth, size_t count)
 {
-    cadre_dtype accumulator = cadre_accumulator(f->dtype);
+    if (!is_widened(f->dtype)) {
+        return f->in[r];
+    }
+    cadre_widen(f->dtype, (void *)block_of(f, depth), f->in[r], count);
+    return block_of(f, depth);
+}
+
+// The last addition makes the result, if nothing is left to be done with it.
+static bool ends(const cadre_fan_in *f)
+{
+    return !is_widened(f->dtype) && f->op != CADRE_MEAN;
+}
+
+// Adds the node above `depth` to the one there.
+static void add(const cadre_fan_in *f, const void *nodes[], int depth,
+    bool is_last, size_t count)
+{
+    void *block = block_of(f, depth);
+    bool to_all = is_last && ends(f);
+    cadre_reduce_to(cadre_accumulator(f->dtype), f->op, nodes[depth],
+        nodes[depth + 1], count, to_all ? f->to : &block, to_all ? f->n_to : 1);
+    nodes[depth] = block;
+}
+
+// Adds up all that the ranks bring.
+static const void *add_up(const cadre_fan_in *f, size_t count)
+{
+    const void *nodes[CADRE_TREE_DEPTH];
     cadre_tree tree = {0};
     cadre_tree_pair pair;
     for (int r = 0; r < f->world_size; r++) {
-        cadre_tree_push(&tree, 0, node_of(f, r, tree.n_nodes, count));
+        nodes[tree.n_nodes] = leaf(f, r, tree.n_nodes, count);
+        cadre_tree_push(&tree, 0, NULL);
         while (cadre_tree_merge(&tree, &pair)) {
-            cadre_reduce(accumulator, f->op, pair.left, pair.right, count);
+            bool is_last = r == f->world_size - 1 && tree.n_nodes == 1;
+            add(f, nodes, tree.n_nodes - 1, is_last, count);
         }
     }
     while (cadre_tree_join(&tree, &pair)) {
-        cadre_reduce(accumulator, f->op, pair.left, pair.right, count);
+        add(f, nodes, tree.n_nodes - 1, tree.n_nodes == 1, count);
     }
-    void *result = cadre_tree_take(&tree);
+    return nodes[0];
+}
+
+void cadre_fan_in_block(const cadre_fan_in *f, size_t count)
+{
+    cadre_dtype accumulator = cadre_accumulator(f->dtype);
+    size_t nbytes = count * cadre_dtype_bytes(f->dtype);
+    const void *sum = add_up(f, count);
+    if (f->world_size > 1 && ends(f)) {
+        return;
+    }
+    char *result = block_of(f, 0);
+    if (sum != result) { // of a single rank
+        memcpy(result, sum, nbytes);
+    }
     cadre_reduce_finish(accumulator, f->op, result, count, f->world_size);
-    if (!is_widened(f->dtype)) {
-        return result;
+    if (is_widened(f->dtype)) {
+        result = block_of(f, 1);
+        cadre_narrow(f->dtype, (void *)result, (void *)block_of(f, 0), count);
     }
-    cadre_narrow(f->dtype, (void *)f->scratch, result, count);
-    return f->scratch;
+    for (int k = 0; k < f->n_to; k++) {
+        memcpy(f->to[k], result, nbytes);
+    }
 }

@@ -7,6 +7,9 @@
 // whoever reduces a long run goes block by block.  Elements of 16 bits are
 // widened to f32 and rounded once, after the last rank's has gone in.
 //
+// Nothing is copied on the way: ranks' memory is read where it lies, and the last
+// addition writes to wherever the result is wanted.
+//
 // Memory:  all of it is the caller's.
 // Threads: any.
 
@@ -15,19 +18,14 @@
 
 #include "cadre/types.h"
 
-/** What one rank brings; aligned to its element. */
-typedef struct cadre_fan_in_leaf {
-    void *in;  // only read, unless it is sum too
-    void *sum; // where a sum that begins with it may be made: in itself, other
-               // memory that nothing else is in, or NULL: in scratch
-} cadre_fan_in_leaf;
-
 typedef struct cadre_fan_in {
     cadre_dtype dtype;
     cadre_reduce_op op;
     int world_size;
-    cadre_fan_in_leaf *leaves; // one per rank
-    char *scratch;             // cadre_fan_in_scratch_bytes()
+    const void **in; // what each rank brings, aligned to its element
+    void **to;       // where the result goes: to each of n_to places, in[] or
+    int n_to;        // others that overlap none of them; unaligned, if need be
+    char *scratch;   // cadre_fan_in_scratch_bytes()
 } cadre_fan_in;
 
 size_t cadre_fan_in_scratch_bytes(int world_size);
@@ -35,10 +33,7 @@ size_t cadre_fan_in_scratch_bytes(int world_size);
 /** The most elements of one block. */
 size_t cadre_fan_in_elements(cadre_dtype dtype);
 
-/**
- * Reduces count elements.  The result is in the scratch, or where the sum that
- * begins with rank 0 was made.
- */
-const void *cadre_fan_in_block(const cadre_fan_in *f, size_t count);
+/** Reduces count elements. */
+void cadre_fan_in_block(const cadre_fan_in *f, size_t count);
 
 #endif // CADRE_COLLECTIVE_FAN_IN_H

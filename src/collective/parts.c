@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory begins with what the reduction of a block needs: its leaves, its
-// scratch, and room for this rank's elements as they come, for they may be
-// unaligned where the caller has them; there they are never written.
+// The memory begins with what the reduction of a block needs: where the ranks'
+// elements are, its scratch, and room for this rank's elements, for they may be
+// unaligned where the caller has them.
 
 #include "collective/parts.h"
 
@@ -18,9 +18,9 @@ static size_t round_up(size_t nbytes)
            CADRE_CACHE_LINE;
 }
 
-static size_t leaves_bytes(int world_size)
+static size_t in_bytes(int world_size)
 {
-    return round_up((size_t)world_size * sizeof(cadre_fan_in_leaf));
+    return round_up((size_t)world_size * sizeof(void *));
 }
 
 static size_t own_block_bytes(cadre_dtype dtype)
@@ -31,7 +31,7 @@ static size_t own_block_bytes(cadre_dtype dtype)
 // What lies before the received parts.
 static size_t head_bytes(int world_size, cadre_dtype dtype)
 {
-    return leaves_bytes(world_size) + cadre_fan_in_scratch_bytes(world_size) +
+    return in_bytes(world_size) + cadre_fan_in_scratch_bytes(world_size) +
            own_block_bytes(dtype);
 }
 
@@ -77,8 +77,9 @@ void cadre_parts_reduce(const cadre_parts *parts, cadre_reduce_op op,
         .dtype = parts->dtype,
         .op = op,
         .world_size = parts->world_size,
-        .leaves = (void *)parts->memory,
-        .scratch = parts->memory + leaves_bytes(parts->world_size),
+        .in = (void *)parts->memory,
+        .n_to = 1,
+        .scratch = parts->memory + in_bytes(parts->world_size),
     };
     char *own_block = f.scratch + cadre_fan_in_scratch_bytes(parts->world_size);
     size_t element_bytes = cadre_dtype_bytes(parts->dtype);
@@ -88,10 +89,11 @@ void cadre_parts_reduce(const cadre_parts *parts, cadre_reduce_op op,
         size_t at = first * element_bytes;
         memcpy(own_block, (const char *)own + at, n * element_bytes);
         for (int r = 0; r < parts->world_size; r++) {
-            char *in = r == parts->rank ? own_block
-                                        : (char *)cadre_parts_of(parts, r) + at;
-            f.leaves[r] = (cadre_fan_in_leaf){in, in};
+            f.in[r] = r == parts->rank ? own_block
+                                       : (char *)cadre_parts_of(parts, r) + at;
         }
-        memcpy((char *)out + at, cadre_fan_in_block(&f, n), n * element_bytes);
+        void *to = (char *)out + at;
+        f.to = &to;
+        cadre_fan_in_block(&f, n);
     }
 }

@@ -14,9 +14,11 @@ cadre_status cadre_shared_open(cadre_transport *t, cadre_shared **out)
         return CADRE_ERR_NO_MEMORY;
     }
     s->scratch = cadre_alloc(cadre_fan_in_scratch_bytes(t->world_size));
-    s->leaves = cadre_alloc_array(n, sizeof(*s->leaves));
+    s->in = cadre_alloc_array(n, sizeof(*s->in));
+    s->to = cadre_alloc_array(n, sizeof(*s->to));
     s->turns.offsets = cadre_alloc_array(n + 1, sizeof(*s->turns.offsets));
-    if (s->scratch == NULL || s->leaves == NULL || s->turns.offsets == NULL) {
+    if (s->scratch == NULL || s->in == NULL || s->to == NULL ||
+        s->turns.offsets == NULL) {
         cadre_shared_close(s);
         return CADRE_ERR_NO_MEMORY;
     }
@@ -37,7 +39,8 @@ void cadre_shared_close(cadre_shared *s)
         return;
     }
     cadre_free(s->turns.offsets);
-    cadre_free(s->leaves);
+    cadre_free(s->to);
+    cadre_free(s->in);
     cadre_free(s->scratch);
     cadre_free(s);
 }

@@ -34,7 +34,8 @@ struct cadre_shared {
     int world_size;
     void *window; // of this rank, or NULL
     char *scratch;
-    cadre_fan_in_leaf *leaves;
+    const void **in; // of a reduction's block: one for each rank
+    void **to;
 
     // All collectives before this one.
     uint64_t n_calls;

@@ -65,31 +65,19 @@ static void find_runs(cadre_shared *s, uint64_t turn)
     }
 }
 
-// Reduces elements of this rank's run to every rank: the sums are made where
-// they belong.
-static void reduce_to_all(
-    cadre_shared *s, const cadre_fan_in *f, size_t at, size_t count)
+// Where the results of an all-reduce go: to every rank.
+static int aim_at_all(const cadre_shared *s, size_t at)
 {
     for (int r = 0; r < s->world_size; r++) {
-        const cadre_shared_member *m = &s->members[r];
-        f->leaves[r] = (cadre_fan_in_leaf){m->run_in + at, m->run_out + at};
+        s->to[r] = s->members[r].run_out + at;
     }
-    const void *result = cadre_fan_in_block(f, count);
-    for (int r = 0; r < s->world_size; r++) {
-        if (f->leaves[r].sum != result) {
-            memcpy(f->leaves[r].sum, result, count * s->turns.element_bytes);
-        }
-    }
+    return s->world_size;
 }
 
-static void reduce_to_self(cadre_shared *s, const cadre_fan_in *f, size_t at,
-    size_t count, char *target)
+static int aim_at_self(const cadre_shared *s, char *target)
 {
-    for (int r = 0; r < s->world_size; r++) {
-        f->leaves[r] = (cadre_fan_in_leaf){s->members[r].run_in + at, NULL};
-    }
-    memcpy(
-        target, cadre_fan_in_block(f, count), count * s->turns.element_bytes);
+    s->to[0] = target;
+    return 1;
 }
 
 static void reduce_run(cadre_shared *s, uint64_t turn)
@@ -98,24 +86,25 @@ static void reduce_run(cadre_shared *s, uint64_t turn)
         .dtype = s->call.dtype,
         .op = s->call.reduce_op,
         .world_size = s->world_size,
-        .leaves = s->leaves,
+        .in = s->in,
+        .to = s->to,
         .scratch = s->scratch,
     };
     size_t count = cadre_turns_run(&s->turns, s->rank, turn).count;
     size_t block = cadre_fan_in_elements(f.dtype);
-    size_t before = (size_t)turn * s->turns.run_count;
+    char *target = s->recv + turn * s->turns.run_count * s->turns.element_bytes;
     if (count > 0) {
         find_runs(s, turn);
     }
     for (size_t first = 0; first < count; first += block) {
         size_t n = count - first < block ? count - first : block;
         size_t at = first * s->turns.element_bytes;
-        if (cadre_shared_is_allreduce(s)) {
-            reduce_to_all(s, &f, at, n);
-        } else {
-            reduce_to_self(
-                s, &f, at, n, s->recv + before * s->turns.element_bytes + at);
+        for (int r = 0; r < s->world_size; r++) {
+            s->in[r] = s->members[r].run_in + at;
         }
+        f.n_to = cadre_shared_is_allreduce(s) ? aim_at_all(s, at)
+                                              : aim_at_self(s, target + at);
+        cadre_fan_in_block(&f, n);
     }
 }
 

@@ -57,19 +57,50 @@ DEFINE_CHOICE(larger, f64, double, >)
 
 // --- loops ---
 
-#define DEFINE_LOOP(name, type, result)                                  \
-    CADRE_VECTOR_BODY void name##_body(                                  \
-        type *restrict left, const type *restrict right, size_t count)   \
-    {                                                                    \
-        for (size_t i = 0; i < count; i++) {                             \
-            type a = left[i];                                            \
-            type b = right[i];                                           \
-            left[i] = (type)(result);                                    \
-        }                                                                \
-    }                                                                    \
-    CADRE_VECTOR(name,                                                   \
-        (void *restrict left, const void *restrict right, size_t count), \
-        (left, right, count))
+enum { LINE_BYTES = 64 };
+
+// An element of a result, which may lie at any address.
+#define ANYWHERE(type)                          \
+    struct __attribute__((packed, may_alias)) { \
+        type value;                             \
+    }
+
+// All of a line is read before any of it is written, so that the result may go
+// to where it comes from.
+#define DEFINE_LOOP(name, type, result)                                      \
+    CADRE_VECTOR_BODY void name##_body(const type *left, const type *right,  \
+        size_t count, void *const *to, int n_to)                             \
+    {                                                                        \
+        enum { OF_LINE = LINE_BYTES / sizeof(type) };                        \
+        type line[OF_LINE];                                                  \
+        size_t i = 0;                                                        \
+        for (; i + OF_LINE <= count; i += OF_LINE) {                         \
+            for (size_t j = 0; j < OF_LINE; j++) {                           \
+                type a = left[i + j];                                        \
+                type b = right[i + j];                                       \
+                line[j] = (type)(result);                                    \
+            }                                                                \
+            for (int k = 0; k < n_to; k++) {                                 \
+                ANYWHERE(type) *out = to[k];                                 \
+                for (size_t j = 0; j < OF_LINE; j++) {                       \
+                    out[i + j].value = line[j];                              \
+                }                                                            \
+            }                                                                \
+        }                                                                    \
+        for (; i < count; i++) {                                             \
+            type a = left[i];                                                \
+            type b = right[i];                                               \
+            line[0] = (type)(result);                                        \
+            for (int k = 0; k < n_to; k++) {                                 \
+                ANYWHERE(type) *out = to[k];                                 \
+                out[i].value = line[0];                                      \
+            }                                                                \
+        }                                                                    \
+    }                                                                        \
+    CADRE_VECTOR(name,                                                       \
+        (const void *left, const void *right, size_t count, void *const *to, \
+            int n_to),                                                       \
+        (left, right, count, to, n_to))
 
 DEFINE_LOOP(sum_f32, float, a + b);
 DEFINE_LOOP(min_f32, float, smaller_f32(a, b));
@@ -120,8 +151,8 @@ CADRE_VECTOR(
 
 // --- the table ---
 
-typedef void loop(
-    void *restrict left, const void *restrict right, size_t count);
+typedef void loop(const void *left, const void *right, size_t count,
+    void *const *to, int n_to);
 
 enum { N_DTYPES = CADRE_F16 + 1, N_OPS = CADRE_PRODUCT + 1 };
 
@@ -147,12 +178,19 @@ bool cadre_reduce_is_defined(cadre_dtype dtype, cadre_reduce_op op)
            loops[cadre_accumulator(dtype)][op] != NULL;
 }
 
-void cadre_reduce(cadre_dtype accumulator, cadre_reduce_op op, void *left,
-    const void *right, size_t count)
+void cadre_reduce_to(cadre_dtype accumulator, cadre_reduce_op op,
+    const void *left, const void *right, size_t count, void *const to[],
+    int n_to)
 {
     CADRE_ASSERT(cadre_accumulator(accumulator) == accumulator);
     CADRE_ASSERT(cadre_reduce_is_defined(accumulator, op));
-    loops[accumulator][op][cadre_isa_in_use()](left, right, count);
+    loops[accumulator][op][cadre_isa_in_use()](left, right, count, to, n_to);
+}
+
+void cadre_reduce(cadre_dtype accumulator, cadre_reduce_op op, void *left,
+    const void *right, size_t count)
+{
+    cadre_reduce_to(accumulator, op, left, right, count, &left, 1);
 }
 
 void cadre_reduce_finish(cadre_dtype accumulator, cadre_reduce_op op, void *run,

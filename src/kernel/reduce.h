@@ -35,6 +35,15 @@ void cadre_reduce(cadre_dtype accumulator, cadre_reduce_op op, void *left,
     const void *right, size_t count);
 
 /**
+ * The same, but the results go to n_to places.  Each of them begins where
+ * left or right does, or before that, or overlaps neither; it need not be
+ * aligned.
+ */
+void cadre_reduce_to(cadre_dtype accumulator, cadre_reduce_op op,
+    const void *left, const void *right, size_t count, void *const to[],
+    int n_to);
+
+/**
  * Makes the result over so many ranks of what cadre_reduce() has left: a mean
  * is divided, with one rounding; nothing else changes.
  */

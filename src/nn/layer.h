@@ -119,6 +119,12 @@ struct cadre_layer_ops {
     // y is x untouched: they share their memory.
     bool passes_on;
 
+    // Its backward does not read x, as that of none in place does.
+    bool forgets_input;
+
+    // Scratch is for input_gradient() alone.
+    bool scratch_is_late;
+
     // It does the ReLU that follows, if plan->then_relu.
     bool takes_relu;
 
@@ -153,7 +159,7 @@ struct cadre_layer_ops {
 
     /**
      * Writes the gradient of parameter i, summed over the samples.  Called for
-     * each in turn; NULL if there are no parameters.
+     * each in turn, before input_gradient(); NULL if there are no parameters.
      */
     cadre_status (*param_gradient)(
         const cadre_layer_call *call, int i, float *grad);
@@ -172,8 +178,10 @@ extern const cadre_layer_ops cadre_conv2d;
 extern const cadre_layer_ops cadre_dropout;
 extern const cadre_layer_ops cadre_embedding;
 extern const cadre_layer_ops cadre_gelu;
+extern const cadre_layer_ops cadre_global_avgpool2d;
 extern const cadre_layer_ops cadre_layer_norm;
 extern const cadre_layer_ops cadre_linear;
+extern const cadre_layer_ops cadre_local_response_norm;
 extern const cadre_layer_ops cadre_maxpool2d;
 extern const cadre_layer_ops cadre_positions;
 extern const cadre_layer_ops cadre_relayout; // no kind for users

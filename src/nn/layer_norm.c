@@ -169,6 +169,7 @@ static cadre_status input_gradient(
 const cadre_layer_ops cadre_layer_norm = {
     .kind = "layer_norm",
     .n_params = N_PARAMS,
+    .scratch_is_late = true,
     .plan = plan_norm,
     .param = describe,
     .prepare = prepare,

@@ -128,6 +128,20 @@ cadre_status cadre_net_worker_create(const cadre_net *net, const int64_t *sizes,
     int n_sizes, cadre_net_worker **out);
 void cadre_net_worker_destroy(cadre_net_worker *worker); // NULL is allowed
 
+/**
+ * Bytes of memory for activations and their gradients: as many as the largest
+ * pass so far needs at its worst moment, as planned.
+ */
+size_t cadre_net_worker_bytes(const cadre_net_worker *worker);
+
+/** Time that training passes have taken, less what listeners took. */
+typedef struct cadre_pass_times {
+    int64_t forward_ns; // up to the losses
+    int64_t backward_ns;
+} cadre_pass_times;
+
+cadre_pass_times cadre_net_worker_times(const cadre_net_worker *worker);
+
 /** Where gradients go, and who hears of them.  Called inside a pass. */
 typedef struct cadre_grad_listener {
     void *ctx;

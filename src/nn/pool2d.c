@@ -3,7 +3,8 @@
 // Pooling: the highest, or the mean, of the elements in a square window that
 // slides over each channel.  Of equal highest ones the first in row-major order
 // takes the gradient; one that is not a number is the highest.  Padding is
-// never the highest, and counts as zeros in the mean, as in PyTorch.
+// never the highest, and counts as zeros in the mean, as in PyTorch.  A window
+// may be the whole image.
 //
 // A plane is a block of channels: (height, width, block).  The loops over its
 // lanes are what the compiler vectorises.
@@ -28,6 +29,32 @@ static cadre_status plan_pool(const cadre_layer *layer, cadre_layer_plan *plan)
     }
     plan->out = plan->in;
     return cadre_layer_slide(plan);
+}
+
+// The one window is clipped to the image, which may be no square.
+static cadre_status plan_global(
+    const cadre_layer *layer, cadre_layer_plan *plan)
+{
+    (void)layer;
+    if (plan->in.tokens > 0) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "global_avgpool2d works on images, and this is text");
+    }
+    plan->kernel =
+        plan->in.height > plan->in.width ? plan->in.height : plan->in.width;
+    plan->stride = plan->kernel;
+    plan->out = plan->in;
+    plan->out.height = 1;
+    plan->out.width = 1;
+    return CADRE_OK;
+}
+
+// Cells of a window, padding included.
+static float cells_of(const cadre_layer_plan *plan)
+{
+    return (float)(plan->ops == &cadre_global_avgpool2d
+                       ? plan->in.height * plan->in.width
+                       : plan->kernel * plan->kernel);
 }
 
 // Where a window lies in an image: rows [top, bottom), columns [left, right).
@@ -153,7 +180,7 @@ CADRE_VECTOR_BODY void slide(
     const cadre_layer_plan *plan, action what, const plane *p, int block)
 {
     const int64_t width = plan->in.width;
-    const float n_cells = (float)(plan->kernel * plan->kernel);
+    const float n_cells = cells_of(plan);
     int64_t at = 0;
     for (int64_t row = 0; row < plan->out.height; row++) {
         for (int64_t i = 0; i < plan->out.width; i++, at += block) {
@@ -288,7 +315,15 @@ const cadre_layer_ops cadre_maxpool2d = {
 const cadre_layer_ops cadre_avgpool2d = {
     .kind = "avgpool2d",
     .takes = CADRE_TAKES_WINDOW,
+    .forgets_input = true,
     .plan = plan_pool,
+    .forward = mean_forward,
+    .input_gradient = mean_gradient,
+};
+
+const cadre_layer_ops cadre_global_avgpool2d = {
+    .kind = "global_avgpool2d",
+    .plan = plan_global,
     .forward = mean_forward,
     .input_gradient = mean_gradient,
 };

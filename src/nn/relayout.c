@@ -60,6 +60,7 @@ static cadre_status input_gradient(
 
 const cadre_layer_ops cadre_relayout = {
     .kind = "relayout",
+    .forgets_input = true,
     .forward = forward,
     .input_gradient = input_gradient,
 };

@@ -4,8 +4,9 @@
 // the layers between them.  After a "shortcut" between the two, layers work on
 // what went into the "residual" once more, and what they make of it is added.
 //
-// Backward, the gradient goes both ways: it waits as `past` while backward goes
-// through the layers of one way, and the two are added at the "residual".
+// Backward, the gradient goes both ways: that of one way waits as `past` while
+// backward goes through the layers of the other, and the two are added at the
+// "residual".
 //
 // Threads: any.
 
@@ -74,34 +75,25 @@ static cadre_status join(const cadre_layer_call *call, cadre_matrix y)
     return CADRE_OK;
 }
 
-// Both dx, which is dy, and past get what passes the ReLU.
-CADRE_VECTOR_BODY void fork_relu_body(float *restrict dx,
-    const float *restrict y, float *restrict past, int64_t n)
+// What passes the ReLU of the gradient of its output y.
+CADRE_VECTOR_BODY void mask_body(
+    float *restrict dx, const float *restrict y, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        float kept = dx[i];
-        kept = y[i] <= 0.0f ? 0.0f : kept;
-        dx[i] = kept;
-        past[i] = kept;
+        dx[i] = y[i] <= 0.0f ? 0.0f : dx[i];
     }
 }
-CADRE_VECTOR(fork_relu,
-    (float *restrict dx, const float *restrict y, float *restrict past,
-        int64_t n),
-    (dx, y, past, n));
+CADRE_VECTOR(
+    mask, (float *restrict dx, const float *restrict y, int64_t n), (dx, y, n));
 
 static cadre_status fork_gradient(const cadre_layer_call *call, cadre_matrix dx)
 {
     copy(call->dy, dx);
-    if (!call->plan->then_relu) {
-        copy(call->dy, call->past);
-        return CADRE_OK;
+    for (int64_t n = 0; n < dx.rows && call->plan->then_relu; n++) {
+        mask[cadre_isa_in_use()](cadre_matrix_row(dx, n),
+            cadre_matrix_view_row(call->y, n), dx.columns);
     }
-    for (int64_t n = 0; n < dx.rows; n++) {
-        fork_relu[cadre_isa_in_use()](cadre_matrix_row(dx, n),
-            cadre_matrix_view_row(call->y, n), cadre_matrix_row(call->past, n),
-            dx.columns);
-    }
+    copy(cadre_matrix_read(dx), call->past);
     return CADRE_OK;
 }
 
@@ -114,7 +106,8 @@ static cadre_status plan_shortcut(
     return CADRE_OK;
 }
 
-// y is the residual's output already.
+// Forward y is the residual's output already; backward dx is what the "add" left
+// for the layers before, and dy waits for the residual (nn/places.h).
 static cadre_status begin_again(const cadre_layer_call *call, cadre_matrix y)
 {
     (void)call;
@@ -122,19 +115,6 @@ static cadre_status begin_again(const cadre_layer_call *call, cadre_matrix y)
     return CADRE_OK;
 }
 
-// Backward is through with the shortcut and goes on with the other layers: the
-// two gradients change places.
-static cadre_status change_places(const cadre_layer_call *call, cadre_matrix dx)
-{
-    copy(cadre_matrix_read(call->past), dx);
-    cadre_matrix waits = call->past;
-    waits.columns = call->dy.columns;
-    waits.stride = call->dy.stride;
-    copy(call->dy, waits);
-    return CADRE_OK;
-}
-
-// Its output is read again, by the other one.
 const cadre_layer_ops cadre_residual = {
     .kind = "residual",
     .in_place = true,
@@ -151,7 +131,7 @@ const cadre_layer_ops cadre_shortcut = {
     .passes_on = true,
     .plan = plan_shortcut,
     .forward = begin_again,
-    .input_gradient = change_places,
+    .input_gradient = begin_again,
 };
 
 const cadre_layer_ops cadre_add = {

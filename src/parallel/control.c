@@ -25,6 +25,7 @@ struct cadre_control_exchange {
     cadre_run *runs;
     cadre_part *sends;
     cadre_part *receives;
+    cadre_work *work; // between begin and end
 };
 
 // What a rank said, or says.
@@ -122,12 +123,10 @@ static cadre_status add(cadre_control *sum, const int64_t *words, int rank)
     return CADRE_OK;
 }
 
-cadre_status cadre_control_run(
+cadre_status cadre_control_begin(
     cadre_control_exchange *exchange, cadre_control *control)
 {
-    int n = cadre_world_size(exchange->group);
     pack(control, words_of(exchange, cadre_rank(exchange->group)));
-    cadre_work *work;
     cadre_call call = {
         .operation = CADRE_OP_CONTROL,
         .dtype = CADRE_I64,
@@ -135,14 +134,21 @@ cadre_status cadre_control_run(
         .root = -1,
         .count = N_WORDS,
     };
-    CADRE_TRY(cadre_exchange(exchange->group, call, exchange->sends,
-        exchange->n_peers, exchange->receives, exchange->n_peers, &work));
-    CADRE_TRY(cadre_work_wait(work, 0));
+    return cadre_exchange(exchange->group, call, exchange->sends,
+        exchange->n_peers, exchange->receives, exchange->n_peers,
+        &exchange->work);
+}
+
+cadre_status cadre_control_end(
+    cadre_control_exchange *exchange, cadre_control *out)
+{
+    int n = cadre_world_size(exchange->group);
+    CADRE_TRY(cadre_work_wait(exchange->work, 0));
 
     cadre_control sum = {.finite = true};
     for (int r = 0; r < n; r++) {
         CADRE_TRY(add(&sum, words_of(exchange, r), r));
     }
-    *control = sum;
+    *out = sum;
     return CADRE_OK;
 }

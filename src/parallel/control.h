@@ -29,11 +29,19 @@ cadre_status cadre_control_create(
 void cadre_control_destroy(cadre_control_exchange *exchange); // NULL: nothing
 
 /**
- * Blocks until all ranks' are known and adds them up in *control.
+ * Begins the exchange with what this rank says, whose sums are settled here.
+ *
+ * Errors: those of an exchange
+ */
+cadre_status cadre_control_begin(
+    cadre_control_exchange *exchange, cadre_control *control);
+
+/**
+ * Ends what was begun: blocks until all ranks' are known and adds them up.
  *
  * Errors: those of an exchange; CADRE_ERR_CORRUPT for a message out of range
  */
-cadre_status cadre_control_run(
-    cadre_control_exchange *exchange, cadre_control *control);
+cadre_status cadre_control_end(
+    cadre_control_exchange *exchange, cadre_control *out);
 
 #endif // CADRE_PARALLEL_CONTROL_H

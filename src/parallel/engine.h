@@ -87,13 +87,10 @@ cadre_update cadre_engine_begin_update(
     cadre_engine *engine, cadre_factors factors, double lr);
 
 /**
- * Updates all parameters from the sums in a plane of the layout; without an
- * optimizer the buffers alone.
+ * Updates a bucket's parameters: where the optimizer's state is sharded, this
+ * rank's, from what its folds came to; else all, once they are gathered.
+ * Without an optimizer the buffers alone.
  */
-void cadre_engine_update(
-    cadre_engine *engine, const cadre_update *update, const float *grads);
-
-/** Updates this rank's part of a bucket from what its folds came to. */
 void cadre_engine_update_bucket(
     cadre_engine *engine, const cadre_update *update, int bucket);
 

@@ -110,12 +110,6 @@ void cadre_fold_destroy(cadre_fold *fold)
     cadre_free(fold);
 }
 
-// Turns up to the decisions, and in all.
-static int turns_until_summed(const cadre_fold *f)
-{
-    return f->local ? 0 : f->sequence.n_until_summed;
-}
-
 static int turns(const cadre_fold *f)
 {
     return f->local ? 0 : f->sequence.n_turns;
@@ -142,6 +136,8 @@ void cadre_fold_begin(cadre_fold *f, cadre_record *record)
     }
     f->posted = 0;
     f->finished = 0;
+    f->n_gathered = 0;
+    f->past_control = false;
     f->n_updated = 0;
     f->result = NULL;
     f->squares = (cadre_exact){0};
@@ -283,10 +279,17 @@ static cadre_status post(cadre_fold *f, const cadre_turn *turn)
     return CADRE_OK;
 }
 
+// Turns that may be posted by now.
+static int turns_open(const cadre_fold *f)
+{
+    return f->local || f->past_control ? turns(f)
+                                       : f->sequence.n_before_control;
+}
+
 static cadre_status post_ready(cadre_fold *f)
 {
-    while (
-        f->posted < turns(f) && f->posted - f->finished < CADRE_FOLD_POSTED) {
+    while (f->posted < turns_open(f) &&
+           f->posted - f->finished < CADRE_FOLD_POSTED) {
         cadre_turn turn = cadre_sequence_at(&f->sequence, f->posted);
         if (!can_post(f, &turn)) {
             break;
@@ -329,6 +332,8 @@ static cadre_status finish_next(cadre_fold *f)
     CADRE_TRY(cadre_work_wait(work, 0));
     if (turn.kind == CADRE_TURN_FOLD) {
         finish_fold(f, &turn);
+    } else if (turn.kind == CADRE_TURN_GATHER) {
+        f->n_gathered++;
     }
     note(f, CADRE_EVENT_FINISHED, f->finished);
     f->finished++;
@@ -373,7 +378,18 @@ int cadre_fold_finished(const cadre_fold *fold)
 
 bool cadre_fold_summed(const cadre_fold *fold)
 {
-    return fold->finished >= turns_until_summed(fold);
+    return fold->local || (fold->finished >= fold->sequence.n_until_folded &&
+                              fold->posted >= fold->sequence.n_before_control);
+}
+
+void cadre_fold_go_on(cadre_fold *fold)
+{
+    fold->past_control = true;
+}
+
+bool cadre_fold_gathered(const cadre_fold *fold, int bucket)
+{
+    return fold->local || bucket < fold->n_gathered;
 }
 
 bool cadre_fold_done(const cadre_fold *fold)
@@ -413,10 +429,14 @@ void cadre_fold_take(cadre_fold *fold, cadre_fold_sum *out)
     }
     cadre_exact_settle(&fold->squares);
     *out = (cadre_fold_sum){
-        .grads = fold->result,
         .squares = fold->squares,
         .finite = fold->finite,
     };
+}
+
+const float *cadre_fold_result(const cadre_fold *fold)
+{
+    return fold->result;
 }
 
 const cadre_owned *cadre_fold_owned(const cadre_fold *fold, int bucket)

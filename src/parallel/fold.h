@@ -67,8 +67,17 @@ cadre_status cadre_fold_advance(cadre_fold *fold, bool wait);
 int cadre_fold_posted(const cadre_fold *fold);
 int cadre_fold_finished(const cadre_fold *fold);
 
-/** True when everything up to the decisions is finished. */
+/**
+ * True when all is folded, and all is posted that comes before the control
+ * exchange.
+ */
 bool cadre_fold_summed(const cadre_fold *fold);
+
+/** The control exchange is posted: what comes behind it may be. */
+void cadre_fold_go_on(cadre_fold *fold);
+
+/** True when the sums of a bucket are in every rank's plane. */
+bool cadre_fold_gathered(const cadre_fold *fold, int bucket);
 
 /** True when everything is finished. */
 bool cadre_fold_done(const cadre_fold *fold);
@@ -81,14 +90,18 @@ void cadre_fold_abandon(cadre_fold *fold);
 
 /** What a step's folds come to. */
 typedef struct cadre_fold_sum {
-    const float *grads;  // summed over all leaves; a plane of the layout, of
-                         // which a rank has all, or its part if it publishes
     cadre_exact squares; // of this rank's part; settled
     bool finite;         // all of this rank's part is
 } cadre_fold_sum;
 
 /** The outcome, once summed. */
 void cadre_fold_take(cadre_fold *fold, cadre_fold_sum *out);
+
+/**
+ * The plane of the layout that takes the sums over all leaves: a bucket's are
+ * there once it is gathered.  Of no use where parameters are published.
+ */
+const float *cadre_fold_result(const cadre_fold *fold);
 
 /** This rank's part of a bucket and its sum, once summed. */
 const cadre_owned *cadre_fold_owned(const cadre_fold *fold, int bucket);

@@ -69,6 +69,8 @@ struct cadre_fold {
     cadre_record *record; // borrowed for the step, or NULL
     int posted;
     int finished;
+    int n_gathered;                       // buckets
+    bool past_control;                    // that exchange is posted
     int n_updated;                        // buckets that may be published
     cadre_work *works[CADRE_FOLD_POSTED]; // turn i's at i mod CADRE_FOLD_POSTED
     float *result;                        // the plane that takes the sums

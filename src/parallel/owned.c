@@ -36,20 +36,24 @@ static float *slice_of(
     return node + (node == own->plane ? own->part->slices[i].offset : packed);
 }
 
-// Adds right to left; one of them may lie in this rank's plane.
+// Adds up a pair.  One of the two may lie in this rank's plane: then the sum
+// does as well, since it is wanted there (x + y has the bits of y + x).
 static void add_pair(cadre_owned *own, const cadre_tree_pair *pair)
 {
-    float *right = pair->right;
+    bool to_right = pair->right == own->plane;
+    float *sum = to_right ? pair->right : pair->left;
+    float *addend = to_right ? pair->left : pair->right;
     size_t packed = 0;
     for (int i = 0; i < own->part->n_slices; i++) {
         size_t count = own->part->slices[i].count;
-        cadre_reduce(CADRE_F32, CADRE_SUM, slice_of(own, pair->left, i, packed),
-            slice_of(own, right, i, packed), count);
+        cadre_reduce(CADRE_F32, CADRE_SUM, slice_of(own, sum, i, packed),
+            slice_of(own, addend, i, packed), count);
         packed += count;
     }
-    if (right != own->plane) {
-        cadre_owned_give_back(own, right);
+    if (to_right) {
+        cadre_tree_keep_right(&own->tree, pair);
     }
+    cadre_owned_give_back(own, addend);
 }
 
 void cadre_owned_push(cadre_owned *own, int level, float *node)

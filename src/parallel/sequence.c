@@ -67,7 +67,9 @@ cadre_status cadre_sequence_init(cadre_sequence *sequence, int n_rounds,
         .per_round = (int)per_round,
     };
     s.n_turns = s.per_round * n_rounds + n_buckets;
-    s.n_until_summed = gather ? s.n_turns : s.n_turns - n_buckets;
+    s.n_before_control = s.n_turns - (gather ? 1 : n_buckets);
+    s.n_until_folded = s.n_before_control -
+                       (gather && n_buckets > GATHER_LAG ? GATHER_LAG : 0);
     size_t n_last = (size_t)s.per_round + (gather ? (size_t)n_buckets : 0);
     s.rounds = cadre_alloc_array((size_t)s.per_round, sizeof(*s.rounds));
     s.last = cadre_alloc_array(n_last, sizeof(*s.last));
@@ -90,9 +92,9 @@ void cadre_sequence_fini(cadre_sequence *sequence)
 
 cadre_turn cadre_sequence_at(const cadre_sequence *s, int i)
 {
-    if (i >= s->n_until_summed) {
+    if (!s->gather && i >= s->n_before_control) {
         return (cadre_turn){
-            .kind = CADRE_TURN_PUBLISH, .bucket = i - s->n_until_summed};
+            .kind = CADRE_TURN_PUBLISH, .bucket = i - s->n_before_control};
     }
     int last_round = s->n_rounds - 1;
     int round = i / s->per_round < last_round ? i / s->per_round : last_round;

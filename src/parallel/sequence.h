@@ -4,7 +4,13 @@
 //
 //     round 0 .. T-2:   fold 0, fold 1, ... fold B-1
 //     round T-1:        fold 0, fold 1, gather 0, fold 2, gather 1, ...
-//     after decisions:  publish 0, publish 1, ... publish B-1
+//                       ... fold B-1, gather B-2
+//     control exchange
+//     after it:         gather B-1
+//     or:               publish 0, publish 1, ... publish B-1
+//
+// The last gather comes behind the control exchange, since what is to be decided
+// is known when the last fold is done: updating can begin while it travels.
 //
 // A fold of n - 1 steps around a ring takes its turns with those of the buckets
 // after it, older ones first.
@@ -37,7 +43,8 @@ typedef struct cadre_sequence {
     int n_steps; // of a fold
     bool gather; // sums are gathered; else parameters are published
     int n_turns;
-    int n_until_summed; // the turns before the decisions
+    int n_until_folded;   // the turns up to the last fold
+    int n_before_control; // those posted before the control exchange
 
     int per_round;      // turns of a round but the last
     cadre_turn *rounds; // these

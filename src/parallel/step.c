@@ -19,6 +19,7 @@
 
 enum {
     MOST_SKIPPED = 10,
+    ALL_BUCKETS = -1,
     // How long a thread without a window sleeps before it looks whether the
     // group is still whole.
     LOOK_AGAIN_MS = 50,
@@ -146,11 +147,19 @@ bool cadre_leaf_next(cadre_engine *engine, int *leaf)
     return opened;
 }
 
+// A gradient is asked for between two long computations, of its layer's input and
+// of itself: so that is a moment to look after what is under way.
 float *cadre_leaf_grad(cadre_engine *engine, int leaf, int index)
 {
-    return engine != NULL && engine->open
-               ? cadre_leaves_grad(&engine->leaves, leaf, index)
-               : NULL;
+    if (engine == NULL || !engine->open) {
+        return NULL;
+    }
+    if (engine->o.overlap == CADRE_OVERLAP_ON && is_busy(engine)) {
+        stay s = enter(engine);
+        cadre_moving_offer(engine, false, false);
+        leave(engine, &s);
+    }
+    return cadre_leaves_grad(&engine->leaves, leaf, index);
 }
 
 // A failed call of a hook ends the step.
@@ -218,7 +227,7 @@ static cadre_status first_failure(cadre_engine *e)
                : CADRE_OK;
 }
 
-// Waits until every rank's leaves are in the sum.
+// Waits until every rank's leaves are in the owners' sums.
 static cadre_status finish_folds(cadre_engine *e)
 {
     if (!cadre_moving_has_failed(e) &&
@@ -280,6 +289,21 @@ static cadre_factors decide(
         .scale = (float)(clip / total), .mean = (float)(1.0 / total)};
 }
 
+// Moves what comes behind the control exchange: until all of it is done, or with
+// a bucket, until that one's sums are here.  *waited_ns grows by the time.
+static cadre_status finish_moving(
+    cadre_engine *e, int bucket, int64_t *waited_ns)
+{
+    int64_t since_ns = cadre_now_ns();
+    while (!cadre_moving_has_failed(e) &&
+           (bucket == ALL_BUCKETS ? !cadre_fold_done(e->fold)
+                                  : !cadre_fold_gathered(e->fold, bucket))) {
+        cadre_moving_go_on(e, true);
+    }
+    *waited_ns += cadre_now_ns() - since_ns;
+    return first_failure(e);
+}
+
 // Updates this rank's part bucket by bucket, each published while the next one
 // is updated.  *waited_ns: what was no updating.
 static cadre_status update_and_publish(
@@ -293,29 +317,37 @@ static cadre_status update_and_publish(
         cadre_moving_go_on(e, false);
         *waited_ns += cadre_now_ns() - since_ns;
     }
-    int64_t since_ns = cadre_now_ns();
-    while (!cadre_moving_has_failed(e) && !cadre_fold_done(e->fold)) {
-        cadre_moving_go_on(e, true);
-    }
-    *waited_ns += cadre_now_ns() - since_ns;
-    return first_failure(e);
+    return finish_moving(e, ALL_BUCKETS, waited_ns);
 }
 
-static cadre_status update(cadre_engine *e, const float *grads,
-    cadre_factors factors, double lr, int64_t *waited_ns)
+// Updates everything, each bucket when its sums are here.
+static cadre_status gather_and_update(
+    cadre_engine *e, const cadre_update *update, int64_t *waited_ns)
 {
-    *waited_ns = 0;
-    cadre_update u = cadre_engine_begin_update(e, factors, lr);
-    if (e->placement->optimizer == CADRE_SHARDED) {
-        return update_and_publish(e, &u, waited_ns);
+    for (int b = 0; b < e->buckets.n_buckets; b++) {
+        CADRE_TRY(finish_moving(e, b, waited_ns));
+        cadre_engine_update_bucket(e, update, b);
     }
-    cadre_engine_update(e, &u, grads);
     if (e->optim == NULL) {
-        e->model->grads = grads;
+        e->model->grads = cadre_fold_result(e->fold);
         return CADRE_OK;
     }
     note(e, CADRE_EVENT_UPDATE, -1, -1);
     return CADRE_OK;
+}
+
+// Does with the sums what was decided.
+static cadre_status carry_out(cadre_engine *e, cadre_factors factors,
+    const cadre_step_report *report, int64_t *waited_ns)
+{
+    bool publishes = e->placement->optimizer == CADRE_SHARDED;
+    if (report->skipped) {
+        // What is gathered still has to arrive; nothing is published.
+        return publishes ? CADRE_OK : finish_moving(e, ALL_BUCKETS, waited_ns);
+    }
+    cadre_update u = cadre_engine_begin_update(e, factors, report->lr);
+    return publishes ? update_and_publish(e, &u, waited_ns)
+                     : gather_and_update(e, &u, waited_ns);
 }
 
 // What of the step's time went where.
@@ -324,7 +356,7 @@ typedef struct spent {
     int64_t decided_ns;   // when all was known
     int64_t busy_at_end;  // time with exchanges under way, up to step_end,
     int64_t busy_decided; // and up to the decisions
-    int64_t published_ns; // waits for what owners publish
+    int64_t waited_ns;    // waits for sums or parameters after them
 } spent;
 
 // All threads wait for this one; the update is computing, not waiting.
@@ -336,13 +368,15 @@ static void report_times(
         (double)atomic_load_explicit(&e->hook_ns, memory_order_relaxed);
     double busy_hooks =
         (double)atomic_load_explicit(&e->busy_hook_ns, memory_order_relaxed);
-    double at_end = (double)(s->decided_ns - s->since_ns + s->published_ns);
+    double at_end = (double)(s->decided_ns - s->since_ns + s->waited_ns);
     report->exposed_ms = (hooks / threads + at_end) / 1e6;
 
     double seen = busy_hooks / threads +
-                  (double)(s->busy_decided - s->busy_at_end + s->published_ns);
+                  (double)(s->busy_decided - s->busy_at_end + s->waited_ns);
     double hidden = (double)cadre_fold_busy_ns(e->fold) - seen;
     report->hidden_ms = hidden > 0.0 ? hidden / 1e6 : 0.0;
+    report->update_ms =
+        (double)(cadre_now_ns() - s->decided_ns - s->published_ns) / 1e6;
 }
 
 // Bytes that left this rank in the step; those of the control exchange count as
@@ -357,7 +391,7 @@ static void report_bytes(
     report->overhead_bytes = overhead - e->overhead_before + control_bytes;
 }
 
-// The control exchange; *bytes: what it sent.
+// The control exchange, with the last gather behind it; *bytes: what it sent.
 static cadre_status run_control(cadre_engine *e, const cadre_fold_sum *sum,
     cadre_control *control, uint64_t *bytes)
 {
@@ -372,9 +406,12 @@ static cadre_status run_control(cadre_engine *e, const cadre_fold_sum *sum,
     };
     add_outcomes(e, control);
     cadre_group_sent(e->group, &before, &overhead);
-    CADRE_TRY(cadre_control_run(e->control, control));
+    CADRE_TRY(cadre_control_begin(e->control, control));
     cadre_group_sent(e->group, &after, &overhead);
     *bytes = after - before;
+    cadre_fold_go_on(e->fold);
+    cadre_moving_go_on(e, false);
+    CADRE_TRY(cadre_control_end(e->control, control));
     note(e, CADRE_EVENT_CONTROL, -1, -1);
     return CADRE_OK;
 }
@@ -394,9 +431,7 @@ static cadre_status finish_step(
     s.busy_decided = cadre_fold_busy_ns(e->fold);
 
     cadre_factors factors = decide(e, &control, report);
-    if (!report->skipped) {
-        CADRE_TRY(update(e, sum.grads, factors, report->lr, &s.published_ns));
-    }
+    CADRE_TRY(carry_out(e, factors, report, &s.waited_ns));
     report_times(e, &s, report);
     report_bytes(e, control_bytes, report);
     return CADRE_OK;

@@ -39,6 +39,9 @@ static void update_run(cadre_engine *e, const cadre_update *u,
         cadre_running_update(u->mean, grads, values, run->count);
         return;
     }
+    if (e->optim == NULL) {
+        return;
+    }
     float *slots[CADRE_MAX_SLOTS] = {NULL};
     for (int i = 0; i < e->n_slots; i++) {
         slots[i] = cadre_plane_at(&e->slots[i], s->unit, run->offset);
@@ -47,16 +50,25 @@ static void update_run(cadre_engine *e, const cadre_update *u,
         &u->scalars[s->no_decay], u->scale, grads, slots, values, run->count);
 }
 
-void cadre_engine_update(
-    cadre_engine *engine, const cadre_update *update, const float *grads)
+static void update_owned(cadre_engine *e, const cadre_update *u, int bucket)
 {
-    const cadre_layout *layout = &engine->model->layout;
-    for (int i = 0; i < layout->n_segments; i++) {
-        const cadre_segment *s = &layout->segments[i];
-        if (s->buffer || (!s->frozen && engine->optim != NULL)) {
-            const cadre_slice all = {
-                .segment = i, .offset = s->offset, .count = s->count};
-            update_run(engine, update, &all, grads + s->offset);
+    const cadre_owned *own = cadre_fold_owned(e->fold, bucket);
+    size_t packed = 0;
+    for (int i = 0; i < own->part->n_slices; i++) {
+        const cadre_slice *run = &own->part->slices[i];
+        update_run(e, u, run, cadre_owned_slice(own, i, packed));
+        packed += run->count;
+    }
+}
+
+static void update_all(cadre_engine *e, const cadre_update *u, int bucket)
+{
+    const float *sums = cadre_fold_result(e->fold);
+    for (int r = 0; r < e->buckets.n_owners; r++) {
+        const cadre_bucket_part *part = &e->buckets.buckets[bucket].parts[r];
+        for (int i = 0; i < part->n_slices; i++) {
+            const cadre_slice *run = &part->slices[i];
+            update_run(e, u, run, sums + run->offset);
         }
     }
 }
@@ -64,11 +76,9 @@ void cadre_engine_update(
 void cadre_engine_update_bucket(
     cadre_engine *engine, const cadre_update *update, int bucket)
 {
-    const cadre_owned *own = cadre_fold_owned(engine->fold, bucket);
-    size_t packed = 0;
-    for (int i = 0; i < own->part->n_slices; i++) {
-        const cadre_slice *run = &own->part->slices[i];
-        update_run(engine, update, run, cadre_owned_slice(own, i, packed));
-        packed += run->count;
+    if (engine->placement->optimizer == CADRE_SHARDED) {
+        update_owned(engine, update, bucket);
+    } else {
+        update_all(engine, update, bucket);
     }
 }

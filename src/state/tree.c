@@ -44,6 +44,13 @@ bool cadre_tree_join(cadre_tree *tree, cadre_tree_pair *pair)
     return true;
 }
 
+void cadre_tree_keep_right(cadre_tree *tree, const cadre_tree_pair *pair)
+{
+    int top = tree->n_nodes - 1;
+    CADRE_ASSERT(top >= 0 && tree->stack[top].node == pair->left);
+    tree->stack[top].node = pair->right;
+}
+
 void *cadre_tree_take(cadre_tree *tree)
 {
     CADRE_ASSERT(tree->n_nodes == 1);

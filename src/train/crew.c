@@ -128,6 +128,26 @@ int cadre_crew_threads(const cadre_crew *crew)
     return crew->n_threads;
 }
 
+size_t cadre_crew_activation_bytes(const cadre_crew *crew)
+{
+    size_t nbytes = 0;
+    for (int i = 0; i < crew->n_threads; i++) {
+        nbytes += cadre_net_worker_bytes(crew->seats[i].worker);
+    }
+    return nbytes;
+}
+
+cadre_pass_times cadre_crew_times(const cadre_crew *crew)
+{
+    cadre_pass_times mean = {0};
+    for (int i = 0; i < crew->n_threads; i++) {
+        cadre_pass_times t = cadre_net_worker_times(crew->seats[i].worker);
+        mean.forward_ns += t.forward_ns / crew->n_threads;
+        mean.backward_ns += t.backward_ns / crew->n_threads;
+    }
+    return mean;
+}
+
 static void start_job(cadre_crew *crew, cadre_crew_job job, void *ctx)
 {
     pthread_mutex_lock(&crew->mu);

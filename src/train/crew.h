@@ -26,6 +26,12 @@ void cadre_crew_destroy(cadre_crew *crew); // NULL is allowed
 
 int cadre_crew_threads(const cadre_crew *crew);
 
+/** Bytes that all its workers hold for activations and their gradients. */
+size_t cadre_crew_activation_bytes(const cadre_crew *crew);
+
+/** What its workers' passes have taken, the mean over threads. */
+cadre_pass_times cadre_crew_times(const cadre_crew *crew);
+
 /** What one thread of the crew does; thread counts from 0. */
 typedef cadre_status (*cadre_crew_job)(
     cadre_net_worker *worker, int thread, void *ctx);

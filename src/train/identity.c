@@ -136,6 +136,9 @@ static void describe_model(text *t, const cadre_task *task)
         // The keys say the rest.
         append(t, "model %s\n", cadre_family_name(task->recipe->family));
     }
+    if (task->recipe->build != NULL) {
+        append(t, "model %s\n", task->recipe->config.recipe);
+    }
     for (int i = 0; i < task->recipe->n_layers; i++) {
         const cadre_layer *layer = &task->recipe->layers[i];
         append(t,

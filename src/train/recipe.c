@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
+#include "train/resnet.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -111,6 +112,14 @@ static const cadre_recipe recipes[] = {
         .config = FASHION("lenet-fashion", 10, 1e-3, CADRE_CONSTANT),
     },
     {
+        .summary = "ResNet-18 on Fashion-MNIST",
+        .dataset = "fashion",
+        .sizes = CADRE_SIZES_WIDTH,
+        .build = cadre_resnet18_net,
+        .config = FASHION("resnet18-fashion", 4, 2e-3, CADRE_LINEAR),
+        .config.model_width = 16,
+    },
+    {
         .summary = "GPT, 6 layers, 384 wide, bytes of the King James Bible",
         .dataset = "text",
         .sizes = CADRE_SIZES_TRANSFORMER,
@@ -147,7 +156,9 @@ enum { N_RECIPES = sizeof(recipes) / sizeof(recipes[0]) };
 
 // Known names that a user may try; refused with a sentence that says so.
 static const char *const planned[] = {
-    "resnet18-fashion",
+    "resnet50",
+    "alexnet",
+    "vgg16",
 };
 
 const char *cadre_recipe_name(int i)
@@ -158,6 +169,11 @@ const char *cadre_recipe_name(int i)
 const char *cadre_recipe_summary(int i)
 {
     return i >= 0 && i < N_RECIPES ? recipes[i].summary : NULL;
+}
+
+const char *cadre_recipe_data(int i)
+{
+    return i >= 0 && i < N_RECIPES ? recipes[i].dataset : NULL;
 }
 
 static const cadre_recipe *find(const char *name)
@@ -327,6 +343,12 @@ cadre_status cadre_recipe_check_size(
                                          : "model.context",
             config->recipe);
     }
+    if (config->model_layers > 0 && recipe->sizes == CADRE_SIZES_WIDTH) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "model.layers is given, but the layers of recipe '%s' are what it "
+            "is; it takes model.width",
+            config->recipe);
+    }
     if (is_resized(config) && recipe->sizes == CADRE_SIZES_ONE) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "%s is given, but recipe '%s' has one size",
@@ -345,6 +367,11 @@ cadre_status cadre_recipe_net(const cadre_recipe *recipe,
         const cadre_transformer size =
             transformer_of(recipe, config, n_classes);
         return cadre_transformer_net(&size, out);
+    }
+    if (recipe->build != NULL) {
+        int width = config->model_width > 0 ? config->model_width
+                                            : recipe->config.model_width;
+        return recipe->build(width, sample, n_classes, out);
     }
     return is_resized(config) ? plan_stack(config, sample, n_classes, out)
                               : cadre_net_create(recipe->layers,

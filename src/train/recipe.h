@@ -16,17 +16,23 @@
 typedef enum cadre_recipe_sizes {
     CADRE_SIZES_ONE,         // none
     CADRE_SIZES_STACK,       // layers and width
+    CADRE_SIZES_WIDTH,       // width, of the first layer
     CADRE_SIZES_TRANSFORMER, // layers, width, heads and context, all of them;
                              // of llama kv_heads too
 } cadre_recipe_sizes;
+
+/** Plans a net of that width for images and so many classes. */
+typedef cadre_status (*cadre_net_builder)(
+    int width, cadre_shape image, int64_t n_classes, cadre_net **out);
 
 typedef struct cadre_recipe {
     const char *summary;
     const char *dataset; // kind, as cadre_dataset_open() takes it
     cadre_recipe_sizes sizes;
     cadre_family family;       // of a transformer
-    const cadre_layer *layers; // none of a transformer
+    const cadre_layer *layers; // none of a transformer, or if there is a builder
     int n_layers;
+    cadre_net_builder build;   // where width is all there is to choose
     cadre_train_config config; // its recipe is the name
 } cadre_recipe;
 

@@ -181,9 +181,8 @@ static void put_slice(
 static void put_legend(FILE *page)
 {
     cadre_report_legend(
-        page, CADRE_LEGEND_AREA, "busy", "a leaf, forward and backward");
-    cadre_report_legend(
-        page, CADRE_LEGEND_TICK, "ready", "a gradient is ready");
+        page, CADRE_LEGEND_AREA, "busy", "leaf, forward and backward");
+    cadre_report_legend(page, CADRE_LEGEND_TICK, "ready", "gradient ready");
     cadre_report_legend(
         page, CADRE_LEGEND_AREA, "reduce", "chunk to its owner");
     cadre_report_legend(page, CADRE_LEGEND_AREA, "gather", "chunk to all");

@@ -31,11 +31,11 @@ static void fit(const cadre_report_data *d, cadre_plot *plot)
 
 // --- loss
 
-// The mean of about a fiftieth of the lines, half before and half behind each.
-// What is not a number is passed over.
+// The mean of about a fiftieth of the lines, half before and half behind each;
+// of few lines each for itself.  What is not a number is passed over.
 static void smooth(const double *values, size_t n, double *out)
 {
-    size_t half = n / 100 > 1 ? n / 100 : 1;
+    size_t half = n / 100;
     double sum = 0;
     double count = 0;
     for (size_t i = 0, entered = 0; i < n; i++) {
@@ -305,8 +305,7 @@ cadre_status cadre_report_ranks(FILE *page, const cadre_report_data *data)
     cadre_report_section(page, "Step times per rank",
         "What each rank computed in a step, smoothed, without hooks and waits "
         "of the engine. A rank that stands above the others is the one they "
-        "wait "
-        "for.");
+        "wait for.");
     if (data->n_ranks == 0) {
         fprintf(page, "<p class=\"none\">No line of metrics.jsonl tells of "
                       "ranks.</p>\n");

@@ -22,8 +22,13 @@ enum {
     OVERHEAD_BYTES,
     FORMULA_BYTES,
     PEAK_RSS_BYTES,
+    ACTIVATION_BYTES,
+    DATA_NS, // per step, as the next four
+    FORWARD_NS,
+    BACKWARD_NS,
+    EXPOSED_NS,
+    UPDATE_NS,
     EXPOSED_PPB, // billionths of the step time
-    LOADING_PPB,
     FIRST_PLANE,
     N_WORDS = FIRST_PLANE + MAX_PLANES,
 };
@@ -74,11 +79,15 @@ static void measure(const cadre_outcome *o, int64_t words[N_WORDS])
     words[OVERHEAD_BYTES] = (int64_t)t->overhead_bytes / n_steps;
     words[FORMULA_BYTES] = formula_bytes(o);
     words[PEAK_RSS_BYTES] = cadre_peak_rss_bytes();
-    if (t->ns > 0) {
+    words[ACTIVATION_BYTES] = (int64_t)o->activation_bytes;
+    if (t->n_measured > 0) {
         words[EXPOSED_PPB] =
-            (int64_t)((double)t->exposed_ns * 1e9 / (double)t->ns);
-        words[LOADING_PPB] =
-            (int64_t)((double)t->loading_ns * 1e9 / (double)t->ns);
+            (int64_t)((double)t->exposed_ns * 1e9 / (double)t->times.ns);
+        words[DATA_NS] = t->times.data_ns / t->n_measured;
+        words[FORWARD_NS] = t->times.forward_ns / t->n_measured;
+        words[BACKWARD_NS] = t->times.backward_ns / t->n_measured;
+        words[EXPOSED_NS] = t->exposed_ns / t->n_measured;
+        words[UPDATE_NS] = t->update_ns / t->n_measured;
     }
     cadre_plane_bytes planes[MAX_PLANES];
     int n_planes = cadre_engine_state_bytes(o->engine, planes, MAX_PLANES);
@@ -126,6 +135,16 @@ static json_t *make_state_bytes(
     return object;
 }
 
+static json_t *make_step_parts(const int64_t words[N_WORDS])
+{
+    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "data",
+        (double)words[DATA_NS] * 1e-6, "forward",
+        (double)words[FORWARD_NS] * 1e-6, "backward",
+        (double)words[BACKWARD_NS] * 1e-6, "exposed",
+        (double)words[EXPOSED_NS] * 1e-6, "optimizer",
+        (double)words[UPDATE_NS] * 1e-6);
+}
+
 static json_t *make_eval(const cadre_eval_result *eval, bool is_text)
 {
     if (eval == NULL) {
@@ -168,18 +187,30 @@ static json_t *make_setting(const cadre_outcome *o)
         "identity", cadre_json_hash(cadre_identity_hash(c, o->task, &d)));
 }
 
+// Null where there are none.
+static json_t *make_buffers_hash(const cadre_model *model)
+{
+    for (int i = 0; i < model->layout.n_segments; i++) {
+        if (model->layout.segments[i].buffer) {
+            return cadre_json_hash(cadre_model_buffers_hash(model));
+        }
+    }
+    return json_null();
+}
+
 // What came of it.
 static json_t *make_result(const cadre_outcome *o, const int64_t words[N_WORDS])
 {
-    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "steps",
-        (json_int_t)o->tally->n_steps, "skipped_steps",
+    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}",
+        "steps", (json_int_t)o->tally->n_steps, "skipped_steps",
         (json_int_t)o->tally->n_skipped, "stopped_by",
         make_stopped_by(o->stopped_by), "wall_seconds",
         cadre_json_real((double)o->wall_ns * 1e-9), "loss",
         cadre_json_real(cadre_tally_loss(o->tally)), "eval",
         make_eval(o->eval, o->config->model_context > 0), "state_bytes",
         make_state_bytes(o->engine, words), "params_hash",
-        cadre_json_hash(cadre_model_hash(o->task->model)), "replicas_equal",
+        cadre_json_hash(cadre_model_hash(o->task->model)), "buffers_hash",
+        make_buffers_hash(o->task->model), "replicas_equal",
         (int)o->replicas_equal);
 }
 
@@ -190,22 +221,20 @@ static json_t *make_speed(const cadre_outcome *o, const int64_t words[N_WORDS])
     bool is_ring = strcmp(cadre_order_name(o->world), "ring") == 0;
     double samples = cadre_tally_samples_per_second(o->tally);
     int tokens = o->config->model_context;
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:I, s:I, s:n, s:n}",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:I, s:I, s:I, s:n}",
         "samples_per_second", cadre_json_real(samples), "tokens_per_second",
         tokens > 0 ? cadre_json_real(samples * tokens) : json_null(),
         "step_ms_median", cadre_json_real(cadre_tally_median_ms(o->tally)),
+        "step_parts_ms", measured ? make_step_parts(words) : json_null(),
         "exposed_fraction",
         measured ? cadre_json_real((double)words[EXPOSED_PPB] * 1e-9)
-                 : json_null(),
-        "loading_fraction",
-        measured ? cadre_json_real((double)words[LOADING_PPB] * 1e-9)
                  : json_null(),
         "bytes_sent_per_step", (json_int_t)words[BYTES_SENT],
         "formula_bytes_per_step",
         is_ring ? json_null() : json_integer((json_int_t)words[FORMULA_BYTES]),
         "overhead_bytes_per_step", (json_int_t)words[OVERHEAD_BYTES],
-        "peak_rss_bytes", (json_int_t)words[PEAK_RSS_BYTES], "job_peak_bytes",
-        "buffers_hash");
+        "activation_bytes", (json_int_t)words[ACTIVATION_BYTES],
+        "peak_rss_bytes", (json_int_t)words[PEAK_RSS_BYTES], "job_peak_bytes");
 }
 
 static json_t *make_object(const cadre_outcome *o, const int64_t words[N_WORDS])

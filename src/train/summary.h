@@ -18,6 +18,7 @@ typedef struct cadre_outcome {
     const cadre_engine *engine;
     cadre_group *world;
     cadre_tally *tally;
+    size_t activation_bytes; // of this rank
     int64_t wall_ns;
     int stopped_by;                // a signal, or 0
     int64_t identity_since;        // the step after which the identity began

@@ -182,6 +182,8 @@ void cadre_plot_axes(const cadre_plot *plot, const char *x_label)
 
 // --- lines
 
+enum { ALONE = 12 }; // the width of a point that no line goes on from
+
 // A path while it is written.
 typedef struct pen {
     FILE *page;
@@ -191,8 +193,9 @@ typedef struct pen {
 
 static void pen_up(pen *p)
 {
-    // A point alone would not be seen.
-    fprintf(p->page, "%s", p->down && p->single ? "m-3 0h6" : "");
+    if (p->down && p->single) {
+        fprintf(p->page, "m%d 0h%d", -ALONE / 2, ALONE);
+    }
     p->down = false;
 }
 
@@ -297,7 +300,14 @@ void cadre_plot_band(const cadre_plot *plot, const char *style, const double *x,
         if (last > first) {
             pen p = {.page = plot->page};
             draw_edge(plot, &p, x, lo, first, last, false);
-            draw_edge(plot, &p, x, hi, first, last, true);
+            if (last - first == 1) {
+                fprintf(plot->page, "m%d 0h%dV", -ALONE / 2, ALONE);
+                cadre_page_coordinate(
+                    plot->page, cadre_scale_at(&plot->y, hi[first]));
+                fprintf(plot->page, "h%d", -ALONE);
+            } else {
+                draw_edge(plot, &p, x, hi, first, last, true);
+            }
             fputc('Z', plot->page);
         }
         first = last + 1;

@@ -57,7 +57,7 @@ int cadre_tally_losses(
 }
 
 void cadre_tally_add(cadre_tally *tally, const cadre_step_report *report,
-    int64_t step_ns, int64_t loading_ns)
+    const cadre_step_times *times)
 {
     tally->losses[tally->n_steps % CADRE_TALLY_LOSSES] = report->loss;
     tally->n_steps++;
@@ -68,12 +68,15 @@ void cadre_tally_add(cadre_tally *tally, const cadre_step_report *report,
         return;
     }
     tally->window[tally->n_measured % tally->window_steps] =
-        (float)step_ns * 1e-6f;
+        (float)times->ns * 1e-6f;
     tally->n_measured++;
     tally->weight += report->weight;
-    tally->ns += step_ns;
+    tally->times.ns += times->ns;
+    tally->times.data_ns += times->data_ns;
+    tally->times.forward_ns += times->forward_ns;
+    tally->times.backward_ns += times->backward_ns;
     tally->exposed_ns += (int64_t)(report->exposed_ms * 1e6);
-    tally->loading_ns += loading_ns;
+    tally->update_ns += (int64_t)(report->update_ms * 1e6);
 }
 
 double cadre_tally_loss(const cadre_tally *tally)
@@ -96,7 +99,7 @@ double cadre_tally_samples_per_second(const cadre_tally *tally)
         return (double)NAN;
     }
     double n_samples = (double)tally->weight / (double)tally->sample_weight;
-    return n_samples * 1e9 / (double)tally->ns;
+    return n_samples * 1e9 / (double)tally->times.ns;
 }
 
 static int compare(const void *left, const void *right)

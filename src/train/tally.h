@@ -15,6 +15,14 @@
 
 enum { CADRE_TALLY_LOSSES = 10 };
 
+/** Where a step's time went, on this rank. */
+typedef struct cadre_step_times {
+    int64_t ns;          // all of it
+    int64_t data_ns;     // waiting for samples
+    int64_t forward_ns;  // of its compute threads, the mean
+    int64_t backward_ns; // likewise
+} cadre_step_times;
+
 typedef struct cadre_tally {
     int64_t sample_weight;
     int64_t n_steps;
@@ -27,10 +35,10 @@ typedef struct cadre_tally {
     // Of the steps that are measured.
     int64_t n_measured;
     int64_t weight;
-    int64_t ns;
+    cadre_step_times times;
     int64_t exposed_ns;
-    int64_t loading_ns; // in which the step waited for its samples
-    float *window;      // milliseconds of the last of them, in a ring
+    int64_t update_ns;
+    float *window; // milliseconds of the last of them, in a ring
     int64_t window_steps;
 } cadre_tally;
 
@@ -51,9 +59,8 @@ void cadre_tally_resume(cadre_tally *tally, int64_t n_steps, int64_t n_skipped,
 int cadre_tally_losses(
     const cadre_tally *tally, double losses[CADRE_TALLY_LOSSES]);
 
-/** Counts a step; loading_ns is what it waited for its samples. */
 void cadre_tally_add(cadre_tally *tally, const cadre_step_report *report,
-    int64_t step_ns, int64_t loading_ns);
+    const cadre_step_times *times);
 
 /** Mean loss of the last CADRE_TALLY_LOSSES steps; NaN without a step. */
 double cadre_tally_loss(const cadre_tally *tally);

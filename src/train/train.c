@@ -197,9 +197,8 @@ static void pass_on_stop(run *r)
 // A step as the display and metrics.jsonl see it.
 typedef struct step_view {
     cadre_step_report report;
-    int64_t ns;
-    int64_t loading_ns; // of ns: spent waiting for samples
-    bool evaluates;     // an evaluation follows it
+    cadre_step_times times;
+    bool evaluates; // an evaluation follows it
     bool evaluated;
     bool last;
 } step_view;
@@ -209,9 +208,13 @@ static cadre_status run_step(run *r, step_view *s)
     int64_t waited_ns = cadre_loader_waited_ns(r->loader);
     cadre_batch batch;
     CADRE_TRY(cadre_loader_acquire(r->loader, &batch));
-    s->loading_ns = cadre_loader_waited_ns(r->loader) - waited_ns;
+    s->times.data_ns = cadre_loader_waited_ns(r->loader) - waited_ns;
+    cadre_pass_times before = cadre_crew_times(r->crew);
     CADRE_TRY(cadre_step_begin(r->engine));
     CADRE_TRY(cadre_crew_run(r->crew, run_leaves, r));
+    cadre_pass_times after = cadre_crew_times(r->crew);
+    s->times.forward_ns = after.forward_ns - before.forward_ns;
+    s->times.backward_ns = after.backward_ns - before.backward_ns;
     pass_on_stop(r);
     CADRE_TRY(cadre_step_end(r->engine, &s->report));
     cadre_loader_release(r->loader);
@@ -236,7 +239,7 @@ static bool is_logged(const run *r, const step_view *s)
 static double samples_per_second(const run *r, const step_view *s)
 {
     double weight = (double)cadre_config_sample_weight(r->config);
-    return (double)s->report.weight / weight * 1e9 / (double)s->ns;
+    return (double)s->report.weight / weight * 1e9 / (double)s->times.ns;
 }
 
 static void show(const run *r, const step_view *s)
@@ -244,7 +247,7 @@ static void show(const run *r, const step_view *s)
     if (r->hooks->progress == NULL || cadre_rank(r->world) != 0) {
         return;
     }
-    double step_ms = (double)s->ns * 1e-6;
+    double step_ms = (double)s->times.ns * 1e-6;
     double communication_ms = s->report.exposed_ms + s->report.hidden_ms;
     const cadre_train_progress progress = {
         .step = s->report.step,
@@ -276,7 +279,7 @@ static void show(const run *r, const step_view *s)
 static cadre_records_step record_of(const run *r, const step_view *s)
 {
     return (cadre_records_step){
-        .report = &s->report, .ns = s->ns, .logged = is_logged(r, s)};
+        .report = &s->report, .ns = s->times.ns, .logged = is_logged(r, s)};
 }
 
 static cadre_status log_step(run *r, const step_view *s)
@@ -296,7 +299,7 @@ static cadre_status log_step(run *r, const step_view *s)
 // Counts a step, and gathers what ranks have to tell of it.
 static cadre_status observe(run *r, const step_view *s)
 {
-    cadre_tally_add(&r->tally, &s->report, s->ns, s->loading_ns);
+    cadre_tally_add(&r->tally, &s->report, &s->times);
     const cadre_records_step step = record_of(r, s);
     return cadre_records_take(&r->records, &step);
 }
@@ -340,7 +343,7 @@ static cadre_status run_steps(run *r)
         step_view s = {0};
         CADRE_TRY(run_step(r, &s));
         int64_t now = cadre_now_ns();
-        s.ns = now > mark ? now - mark : 1;
+        s.times.ns = now > mark ? now - mark : 1;
         mark = now;
         if (s.report.stop != 0) {
             r->stopped_by = s.report.stop & STOP_TERMINATE ? SIGTERM : SIGINT;
@@ -415,6 +418,7 @@ static cadre_status finish(run *r, cadre_train_summary *out)
         .engine = r->engine,
         .world = r->world,
         .tally = &r->tally,
+        .activation_bytes = cadre_crew_activation_bytes(r->crew),
         .wall_ns = cadre_now_ns() - r->began_ns,
         .stopped_by = r->stopped_by,
         .identity_since = r->resume.note.identity_since,

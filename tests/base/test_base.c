@@ -94,15 +94,6 @@ static void numbers_are_all_or_nothing(void **state)
         assert_false(cadre_parse_int(bad[k], -10, 10, &i));
     }
     assert_int_equal(i, -7);
-
-    double d = 0;
-    assert_true(cadre_parse_double("1e-3", &d));
-    assert_true(d == 1e-3);
-    const char *const no_doubles[] = {
-        "", ".", "e5", "1e", "inf", "nan", "0x1p3", "1,5", "1e999", " 1", "1 "};
-    for (size_t k = 0; k < sizeof(no_doubles) / sizeof(no_doubles[0]); k++) {
-        assert_false(cadre_parse_double(no_doubles[k], &d));
-    }
 }
 
 static void doubles_read_back_to_the_same_bits(void **state)
@@ -112,9 +103,9 @@ static void doubles_read_back_to_the_same_bits(void **state)
     for (size_t k = 0; k < sizeof(values) / sizeof(values[0]); k++) {
         char text[CADRE_NUMBER_BYTES];
         cadre_format_double(values[k], text);
-        double back;
-        assert_true(cadre_parse_double(text, &back));
-        assert_true(back == values[k]);
+        char *end;
+        assert_true(strtod(text, &end) == values[k]);
+        assert_string_equal(end, "");
     }
     char text[CADRE_NUMBER_BYTES];
     cadre_format_double(0.1, text);

@@ -45,6 +45,11 @@ class Doctor(unittest.TestCase):
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.assertIn(f"{soft} open files", found["open-files"]["found"])
         self.assertEqual(found["inproc"]["status"], "ok")
+        listed = subprocess.run([CADRE, "train", "--list"], text=True,
+                                capture_output=True, check=True).stdout
+        self.assertEqual(
+            [words.split()[0] for words in found["data"]["found"].split(", ")],
+            [line.split()[0] for line in listed.splitlines()])
 
     def test_few_descriptors_are_warned_of(self):
         def few():

@@ -8,7 +8,6 @@ Each file is read by a parser written here from its format.
 """
 
 import fcntl
-import html.parser
 import json
 import os
 import pty
@@ -22,6 +21,7 @@ import termios
 import time
 
 import harness
+from page import PLOTS, Page
 
 # --- TFRecord and protobuf, from their descriptions
 
@@ -98,49 +98,6 @@ def events_of(path):
 def f32(value):
     return struct.unpack("<f", struct.pack("<f", value))[0]
 
-
-# --- a page: every element is closed, and what is in it
-
-
-class Page(html.parser.HTMLParser):
-    EMPTY = {"meta", "br", "link"}
-
-    def __init__(self, text):
-        super().__init__()
-        self.open = []
-        self.ids = set()
-        self.elements = []  # (tag, attributes)
-        self.text = ""
-        self.feed(text)
-        self.close()
-        assert not self.open, self.open
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        name = dict(attrs).get("id")
-        assert name not in self.ids, name
-        if name:
-            self.ids.add(name)
-        if tag not in self.EMPTY:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag, tag
-
-    def handle_data(self, data):
-        if not self.open or self.open[-1] != "style":
-            self.text += data + " "
-
-    def all(self, tag, style):
-        return [a for t, a in self.elements
-                if t == tag and style in a.get("class", "").split()]
-
-
-PLOTS = {"plot-loss", "plot-throughput", "plot-ranks", "plot-rank-bars",
-         "plot-overlap", "plot-bytes"}
 
 # --- a terminal
 

@@ -21,7 +21,7 @@ SUMMARY_FIELDS = {
     "identity", "loss", "eval", "samples_per_second", "tokens_per_second",
     "step_ms_median", "exposed_fraction", "bytes_sent_per_step",
     "formula_bytes_per_step", "overhead_bytes_per_step", "state_bytes",
-    "peak_rss_bytes", "job_peak_bytes", "params_hash", "buffers_hash", "replicas_equal",
+    "activation_bytes", "step_parts_ms", "peak_rss_bytes", "job_peak_bytes", "params_hash", "buffers_hash", "replicas_equal",
     "reproduce"}
 
 METRICS_FIELDS = {

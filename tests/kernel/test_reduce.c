@@ -9,6 +9,49 @@
 
 enum { MOST = 70, SHIFTS = 9, ROOM = MOST + SHIFTS, ELEMENT_BYTES = 8 };
 
+// Reduces into several places: one of their own that is not aligned, what lies
+// before the right run, and both runs themselves.
+static void check_places(cadre_dtype dtype, cadre_reduce_op op, size_t count)
+{
+    enum { BYTES = (MOST + 1) * ELEMENT_BYTES };
+    size_t nbytes = cadre_dtype_bytes(dtype);
+    _Alignas(64) char left[BYTES];
+    _Alignas(64) char right[BYTES];
+    _Alignas(64) char alone[BYTES + 1];
+    _Alignas(64) char wanted[BYTES] = {0};
+    reference_fill(dtype, 3, left, MOST);
+    reference_fill(dtype, 4, right, MOST + 1);
+    const void *const runs[] = {left, right + nbytes};
+    for (size_t i = 0; i < count; i++) {
+        reference_reduce(dtype, op, runs, 2, i, wanted);
+    }
+    char last[ELEMENT_BYTES];
+    memcpy(last, right + count * nbytes, nbytes);
+    void *const before[] = {alone + 1, right, left};
+    cadre_reduce_to(dtype, op, left, right + nbytes, count, before, 3);
+    assert_int_equal(reference_difference(dtype, left, wanted, count), count);
+    assert_int_equal(reference_difference(dtype, right, wanted, count), count);
+    assert_memory_equal(alone + 1, left, count * nbytes);
+    assert_memory_equal(right + count * nbytes, last, nbytes);
+}
+
+static void results_go_to_every_place(void **state)
+{
+    use_isa(state);
+    static const size_t counts[] = {0, 1, 7, 16, 17, 63, 64, MOST};
+    for (int dtype = 0; dtype < N_DTYPES; dtype++) {
+        for (int op = 0; op < N_OPS; op++) {
+            cadre_dtype d = (cadre_dtype)dtype;
+            cadre_reduce_op o = (cadre_reduce_op)op;
+            for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+                if (cadre_accumulator(d) == d && o != CADRE_MEAN) {
+                    check_places(d, o, counts[i]);
+                }
+            }
+        }
+    }
+}
+
 // Reduces runs of every length at every small distance from an aligned address,
 // and checks each element, and what lies around them.
 static void check_runs(cadre_dtype dtype, cadre_reduce_op op)
@@ -280,6 +323,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_EVERY_ISA(runs_of_all_lengths_are_reduced),
+        ON_EVERY_ISA(results_go_to_every_place),
         ON_EVERY_ISA(a_mean_is_divided_once),
         ON_EVERY_ISA(only_means_are_divided),
         ON_EVERY_ISA(sums_of_special_numbers_are_as_the_standard_says),

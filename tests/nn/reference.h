@@ -32,6 +32,8 @@ typedef struct reference {
     int kernel;
     int stride;
     int padding;
+    int dilation;
+    int groups;
     size_t step;
     size_t count;
     double norm;
@@ -68,7 +70,8 @@ static inline float read_pattern(FILE *file)
 
 static inline bool is_image(const reference *r)
 {
-    return strstr(r->kind, "2d") != NULL;
+    return strstr(r->kind, "2d") != NULL ||
+           strcmp(r->kind, "local_response_norm") == 0;
 }
 
 static inline bool is_text(const reference *r)
@@ -91,8 +94,8 @@ static inline bool read_reference(FILE *file, reference *r)
     r->n = (int)read_int(file);
     r->i = (int)read_int(file);
     r->o = (int)read_int(file);
-    int *window[] = {
-        &r->height, &r->width, &r->kernel, &r->stride, &r->padding};
+    int *window[] = {&r->height, &r->width, &r->kernel, &r->stride, &r->padding,
+        &r->dilation, &r->groups};
     for (size_t k = 0; k < sizeof(window) / sizeof(window[0]); k++) {
         *window[k] = is_image(r) ? (int)read_int(file) : 0;
     }
@@ -102,9 +105,7 @@ static inline bool read_reference(FILE *file, reference *r)
     assert_int_equal(fscanf(file, "%31s", r->tensor), 1);
     r->step = (size_t)read_int(file);
     r->count = (size_t)read_int(file);
-    word norm;
-    assert_int_equal(fscanf(file, "%31s", norm), 1);
-    assert_true(cadre_parse_double(norm, &r->norm));
+    assert_int_equal(fscanf(file, "%lf", &r->norm), 1);
     assert_in_range(r->count, 1, MOST_STORED);
     for (size_t k = 0; k < r->count; k++) {
         r->values[k] = read_pattern(file);

@@ -235,6 +235,33 @@ static void allocates_nothing_in_a_pass(void **state)
     cadre_net_worker_destroy(worker);
 }
 
+// Two of the three large buffers are needed at a time: the gradient of the
+// hidden layer's output with that output first, and then with the gradient of
+// the first weights; no more is allocated.  Forward alone needs the
+// hidden layer's output and the scores, whose gradient comes when it has gone.
+static void takes_as_much_memory_as_is_needed(void **state)
+{
+    trial *t = *state;
+    enum { N = 100, LINE = 16 };
+    const size_t hidden = N * (HIDDEN + LINE); // a stride that suits caches
+    const size_t scores = N * LINE;
+    const size_t addend = (size_t)HIDDEN * IN;
+    const size_t losses = (N + LINE - 1) / LINE * LINE;
+    cadre_net_worker *worker = worker_for(t, N);
+    assert_true(addend > hidden + 2 * scores);
+    assert_int_equal(
+        cadre_net_worker_bytes(worker), 4 * (hidden + addend + losses));
+    cadre_net_worker_destroy(worker);
+
+    CHECK_OK(cadre_net_worker_create(t->net, NULL, 0, &worker));
+    assert_int_equal(cadre_net_worker_bytes(worker), 0);
+    cadre_matrix_view view;
+    CHECK_OK(cadre_net_scores(
+        worker, (const float *const *)t->params, t->x, N, &view));
+    assert_int_equal(cadre_net_worker_bytes(worker), 4 * (hidden + scores));
+    cadre_net_worker_destroy(worker);
+}
+
 // A pass larger than any that was planned: room is made once, and the bits are
 // those of a worker that knew.
 static void makes_room_once(void **state)
@@ -500,6 +527,7 @@ int main(void)
         CASE(passes_add_with_one_rounding),
         CASE(the_first_pass_overwrites),
         CASE(allocates_nothing_in_a_pass),
+        CASE(takes_as_much_memory_as_is_needed),
         CASE(makes_room_once),
         CASE(refuses_impossible_sizes),
         CASE(predicts_losses_and_classes),

@@ -57,14 +57,16 @@ double training_pass(training *t, const cadre_pass *pass)
 
 void training_update(training *t, int step)
 {
-    const double lr = 1e-3;
+    const double lr = 1e-3 * (t->warmup > 0 ? (double)step / t->warmup : 1.0);
     const double decay = 0.01;
     const double beta1 = 0.9;
     const double beta2 = 0.999;
     double unbias1 = 1.0 - pow(beta1, step);
     double unbias2 = 1.0 - pow(beta2, step);
     for (int p = 0; p < t->n_params; p++) {
-        for (size_t k = 0; k < t->counts[p]; k++) {
+        // Training does not read running statistics.
+        bool skipped = cadre_net_param_at(t->net, p)->buffer;
+        for (size_t k = 0; k < t->counts[p] && !skipped; k++) {
             double g = (double)t->grads[p][k] / t->n_labels;
             double *m = &t->m[p][k];
             double *v = &t->v[p][k];

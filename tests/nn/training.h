@@ -15,6 +15,7 @@ typedef struct training {
     cadre_net_worker *worker;
     int batch;
     int n_labels; // of a batch, by which a summed gradient is divided
+    int warmup;   // steps over which the rate rises; 0: none
     int n_params;
     size_t counts[TRAINING_PARAMS];
     float *params[TRAINING_PARAMS];

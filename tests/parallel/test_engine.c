@@ -8,8 +8,7 @@
 #include "base/alloc.h"
 #include "base/random.h"
 #include "base/thread.h"
-#include "cadre/cadre.h"
-#include "support/ranks.h"
+#include "parallel/trainee.h"
 #include <fenv.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -185,13 +184,7 @@ static void assert_same_results(const job *a, const job *b)
     for (int s = 0; s < STEPS; s++) {
         assert_true(a->hash[s] == b->hash[s]);
         assert_int_equal(a->report[s].step, s + 1);
-        assert_int_equal(a->report[s].weight, b->report[s].weight);
-        assert_int_equal(a->report[s].skipped, b->report[s].skipped);
-        assert_memory_equal(
-            &a->report[s].loss, &b->report[s].loss, sizeof(double));
-        assert_memory_equal(
-            &a->report[s].grad_norm, &b->report[s].grad_norm, sizeof(double));
-        assert_true(a->report[s].lr == b->report[s].lr);
+        assert_same_report(&a->report[s], &b->report[s]);
     }
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "parallel/trainee.h"
+#include <pthread.h>
 
 static void run(rank_link link, int n, trainee_job *job)
 {
@@ -177,6 +178,67 @@ static void exchanges_are_hidden_only_while_they_are_under_way(void **state)
     run(LINK_INPROC, 1, &block);
     assert_int_equal(count(&block, CADRE_EVENT_POSTED), 0);
     assert_true(block.report[0].hidden_ms == 0);
+}
+
+typedef struct two_ranks {
+    trainee_job job;
+    pthread_barrier_t both;
+} two_ranks;
+
+static void mark(cadre_engine *e, int leaf, int first, int last)
+{
+    for (int i = first; i >= last; i--) {
+        if (!trainee_skips(i, leaf)) {
+            RANK_CHECK(cadre_leaf_grad(e, leaf, i) != NULL);
+            RANK_OK(cadre_grad_ready(e, leaf, i));
+        }
+    }
+}
+
+// Rank 1 posts its first exchange when rank 0 has nothing more to mark, so rank 0
+// sees it when it asks where the next gradient goes.
+static void ask_for_the_next_gradient(cadre_group *group, void *ctx)
+{
+    two_ranks *two = ctx;
+    cadre_model *m;
+    cadre_engine *e;
+    trainee_make_model(group, &m);
+    RANK_OK(cadre_engine_create(m, &two->job.options, &e));
+    RANK_OK(cadre_step_begin(e));
+    int leaf;
+    RANK_CHECK(cadre_leaf_next(e, &leaf));
+    bool first = cadre_rank(group) == 0;
+    if (!first) {
+        pthread_barrier_wait(&two->both);
+    }
+    mark(e, leaf, TRAINEE_PARAMS - 1, 3);
+    pthread_barrier_wait(&two->both);
+    if (first) {
+        pthread_barrier_wait(&two->both);
+    }
+    mark(e, leaf, 1, 0);
+    RANK_OK(cadre_leaf_end(e, leaf, 0.5, 1));
+    RANK_OK(cadre_step_end(e, NULL));
+    if (first) {
+        two->job.n_events =
+            cadre_engine_events(e, two->job.events, TRAINEE_EVENTS);
+    }
+    cadre_engine_destroy(e);
+    cadre_model_destroy(m);
+}
+
+static void asking_for_a_gradient_moves_what_is_under_way(void **state)
+{
+    (void)state;
+    two_ranks two = {.job = recorded(2, CADRE_OVERLAP_ON)};
+    assert_int_equal(pthread_barrier_init(&two.both, NULL, 2), 0);
+    run_as_threads(LINK_INPROC, 2, 30000, ask_for_the_next_gradient, &two);
+    pthread_barrier_destroy(&two.both);
+    const cadre_event *done = find(&two.job, CADRE_EVENT_FINISHED, 0, false);
+    const cadre_event *ready = find(&two.job, CADRE_EVENT_GRAD_READY, 1, true);
+    assert_non_null(done);
+    assert_non_null(ready);
+    assert_true(done->ns < ready->ns);
 }
 
 // The engine's own thread posts what compute threads complete.
@@ -391,6 +453,7 @@ int main(void)
         cmocka_unit_test(without_it_none_leaves_before_its_block_is_closed),
         cmocka_unit_test(the_recorder_sees_every_exchange),
         cmocka_unit_test(exchanges_are_hidden_only_while_they_are_under_way),
+        cmocka_unit_test(asking_for_a_gradient_moves_what_is_under_way),
         cmocka_unit_test(a_thread_of_the_engine_moves_gradients),
         cmocka_unit_test(a_rank_that_leaves_in_mid_backward_ends_the_step),
         cmocka_unit_test(optimizer_state_is_sharded),

@@ -23,7 +23,7 @@ static void check_sequence(int rounds, int buckets, int steps, bool gather)
         cadre_turn turn = cadre_sequence_at(&s, i);
         assert_in_range(turn.bucket, 0, buckets - 1);
         if (turn.kind == CADRE_TURN_FOLD) {
-            assert_true(i < s.n_until_summed);
+            assert_true(i < s.n_until_folded);
             assert_int_equal(
                 turn.round * steps + turn.step, folded[turn.bucket]);
             folded[turn.bucket]++;
@@ -31,7 +31,7 @@ static void check_sequence(int rounds, int buckets, int steps, bool gather)
         }
         bool published = turn.kind == CADRE_TURN_PUBLISH;
         assert_int_equal(published, !gather);
-        assert_int_equal(published, i >= s.n_until_summed);
+        assert_true(i < s.n_before_control || published || i == s.n_turns - 1);
         assert_int_equal(folded[turn.bucket], rounds * steps);
         spread[turn.bucket]++;
     }
@@ -66,6 +66,27 @@ static void gathers_begin_before_the_last_fold(void **state)
     assert_int_equal(cadre_sequence_at(&s, 2).bucket, 0);
     assert_int_equal(cadre_sequence_at(&s, 7).kind, CADRE_TURN_FOLD);
     assert_int_equal(cadre_sequence_at(&s, 9).bucket, 4);
+    cadre_sequence_fini(&s);
+}
+
+static void one_gather_comes_behind_the_control_exchange(void **state)
+{
+    (void)state;
+    cadre_sequence s;
+    CHECK_OK(cadre_sequence_init(&s, 2, 5, 1, true));
+    assert_int_equal(s.n_turns, 15);
+    assert_int_equal(s.n_before_control, 14);
+    assert_int_equal(s.n_until_folded, 13);
+    assert_int_equal(cadre_sequence_at(&s, 12).kind, CADRE_TURN_FOLD);
+    assert_int_equal(cadre_sequence_at(&s, 14).kind, CADRE_TURN_GATHER);
+    cadre_sequence_fini(&s);
+    CHECK_OK(cadre_sequence_init(&s, 2, 1, 1, true));
+    assert_int_equal(s.n_before_control, 2);
+    assert_int_equal(s.n_until_folded, 2);
+    cadre_sequence_fini(&s);
+    CHECK_OK(cadre_sequence_init(&s, 2, 5, 1, false));
+    assert_int_equal(s.n_before_control, 10);
+    assert_int_equal(s.n_until_folded, 10);
     cadre_sequence_fini(&s);
 }
 
@@ -221,6 +242,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_bucket_is_folded_and_then_spread),
         cmocka_unit_test(gathers_begin_before_the_last_fold),
+        cmocka_unit_test(one_gather_comes_behind_the_control_exchange),
         cmocka_unit_test(more_exchanges_than_can_be_counted_are_refused),
         cmocka_unit_test(buckets_hold_every_element_once),
         cmocka_unit_test(buckets_come_as_backward_completes_them),

@@ -195,16 +195,21 @@ void trainee_train(cadre_group *group, void *ctx)
     cadre_model_destroy(m);
 }
 
+void assert_same_report(const cadre_step_report *a, const cadre_step_report *b)
+{
+    assert_int_equal(a->step, b->step);
+    assert_int_equal(a->weight, b->weight);
+    assert_int_equal(a->skipped, b->skipped);
+    assert_memory_equal(&a->loss, &b->loss, sizeof(double));
+    assert_memory_equal(&a->grad_norm, &b->grad_norm, sizeof(double));
+    assert_true(a->lr == b->lr);
+}
+
 void trainee_assert_same(const trainee_job *a, const trainee_job *b)
 {
     for (int s = 0; s < TRAINEE_STEPS; s++) {
         assert_true(a->hash[s] == b->hash[s]);
         assert_int_equal(a->report[s].step, s + 1);
-        assert_int_equal(a->report[s].weight, b->report[s].weight);
-        assert_int_equal(a->report[s].skipped, b->report[s].skipped);
-        assert_memory_equal(
-            &a->report[s].loss, &b->report[s].loss, sizeof(double));
-        assert_memory_equal(
-            &a->report[s].grad_norm, &b->report[s].grad_norm, sizeof(double));
+        assert_same_report(&a->report[s], &b->report[s]);
     }
 }

@@ -57,4 +57,7 @@ void trainee_train(cadre_group *group, void *ctx);
 /** The same numbers in every step. */
 void trainee_assert_same(const trainee_job *a, const trainee_job *b);
 
+/** What two ranks or runs report of the same step. */
+void assert_same_report(const cadre_step_report *a, const cadre_step_report *b);
+
 #endif // CADRE_TESTS_PARALLEL_TRAINEE_H

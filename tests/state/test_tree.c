@@ -166,6 +166,50 @@ static void the_result_is_the_first_node_pushed(void **state)
     }
 }
 
+// Adds a pair, into right if that is the one to keep.
+static void add_and_keep(
+    cadre_tree *tree, const cadre_tree_pair *pair, const node *keep)
+{
+    node *left = pair->left;
+    node *right = pair->right;
+    if (right != keep) {
+        add(left, right);
+        return;
+    }
+    node sum = *left;
+    add(&sum, right);
+    left->n_uses++;
+    *right = sum;
+    cadre_tree_keep_right(tree, pair);
+}
+
+static void any_node_can_be_the_result(void **state)
+{
+    (void)state;
+    enum { N = 13 };
+    node wanted = recursive_sum(0, N);
+    for (int keep = 0; keep < N; keep++) {
+        node leaves[N];
+        cadre_tree tree = {0};
+        cadre_tree_pair pair;
+        for (int i = 0; i < N; i++) {
+            leaves[i] = leaf_node(i);
+            cadre_tree_push(&tree, 0, &leaves[i]);
+            while (cadre_tree_merge(&tree, &pair)) {
+                add_and_keep(&tree, &pair, &leaves[keep]);
+            }
+        }
+        while (cadre_tree_join(&tree, &pair)) {
+            add_and_keep(&tree, &pair, &leaves[keep]);
+        }
+        assert_ptr_equal(cadre_tree_take(&tree), &leaves[keep]);
+        assert_true(leaves[keep].structure == wanted.structure);
+        for (int i = 0; i < N; i++) {
+            assert_int_equal(leaves[i].n_uses, i == keep ? 0 : 1);
+        }
+    }
+}
+
 static void a_tree_of_one_is_that_one(void **state)
 {
     (void)state;
@@ -197,6 +241,7 @@ int main(void)
         cmocka_unit_test(dealing_never_changes_the_tree),
         cmocka_unit_test(the_vectors_of_the_contract_come_out),
         cmocka_unit_test(the_result_is_the_first_node_pushed),
+        cmocka_unit_test(any_node_can_be_the_result),
         cmocka_unit_test(a_tree_of_one_is_that_one),
         cmocka_unit_test(the_deepest_tree_fits),
     };

@@ -200,14 +200,14 @@ static void a_band_goes_there_and_back(void **state)
     (void)state;
     const double x[] = {0, 1, 2, 3};
     const double lo[] = {0, 0.25, (double)NAN, 0.5};
-    const double hi[] = {1, 0.75, 1, 0.5};
+    const double hi[] = {1, 0.75, 1, 0.75};
     cadre_plot plot = {
         .page = open_page(), .x = {0, 4, 0, 400}, .y = {0, 1, 100, 0}};
     cadre_plot_band(&plot, "fill", x, lo, hi, 4);
     close_page(plot.page);
     assert_non_null(strstr(written,
         "d=\"M0.00 100.00L100.00 75.00L100.00 25.00L0.00 0.00ZM300.00 50.00"
-        "L300.00 50.00Z\""));
+        "m-6 0h12V25.00h-12Z\""));
     free(written);
 }
 

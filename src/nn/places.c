@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Walks through a pass as the worker will, and notes when each buffer is used.
+
+#include "nn/places.h"
+
+#include "base/alloc.h"
+#include "nn/lifetimes.h"
+
+// The buffers of a layer; its losses belong to the last.
+typedef enum buffer {
+    OUTPUT,
+    GRADIENT,
+    PAST,
+    SCRATCH_FORWARD,
+    SCRATCH_BACKWARD,
+    ADDEND,
+    LOSSES,
+    N_BUFFERS
+} buffer;
+
+typedef struct survey {
+    const cadre_net *net;
+    size_t rows;
+    const size_t *scratch; // of each layer
+    int moment;
+    cadre_lifetime *lives; // N_BUFFERS for each layer
+} survey;
+
+// A buffer, and whose it is.
+typedef struct owner {
+    int layer;
+    buffer what;
+} owner;
+
+// Where a layer's output lies.  Samples are not ours, so the first layer has a
+// buffer; nor is an output written over that is read again.
+static owner output_owner(const cadre_net *net, int layer)
+{
+    while (layer > 0) {
+        const cadre_layer_plan *plan = &net->layers[layer];
+        bool kept = net->layers[layer - 1].ops->keeps_output;
+        if (plan->ops == &cadre_shortcut) {
+            layer = plan->partner;
+        } else if (plan->ops->in_place && (plan->ops->passes_on || !kept)) {
+            layer--;
+        } else {
+            break;
+        }
+    }
+    return (owner){layer, OUTPUT};
+}
+
+static int add_behind(const cadre_net *net, int layer)
+{
+    while (net->layers[layer].ops != &cadre_add) {
+        layer++;
+    }
+    return layer;
+}
+
+// True if the last layer's backward does not read the scores again, so that
+// their gradient may be written over them.
+static bool gives_up_scores(const cadre_net *net)
+{
+    const cadre_layer_ops *last = net->layers[net->n_layers - 1].ops;
+    return !last->in_place && !last->keeps_output;
+}
+
+// Where the gradient of a layer's output lies, if none before an "add" is in the
+// way.
+static owner plain_gradient_owner(const cadre_net *net, int layer)
+{
+    while (layer + 1 < net->n_layers && net->layers[layer + 1].ops->in_place) {
+        layer++;
+    }
+    return layer + 1 == net->n_layers && gives_up_scores(net)
+               ? output_owner(net, layer)
+               : (owner){layer, GRADIENT};
+}
+
+// What an "add" leaves for later is the gradient of its output, which stays
+// where it is if no layer writes over it before.
+static owner left_owner(const cadre_net *net, int add)
+{
+    const cadre_layer_ops *before = net->layers[add - 1].ops;
+    return before->in_place || before == &cadre_shortcut
+               ? (owner){add, PAST}
+               : plain_gradient_owner(net, add);
+}
+
+// A layer before a "shortcut" gets what the "add" behind that has left.
+static owner gradient_owner(const cadre_net *net, int layer)
+{
+    int last = layer;
+    while (last + 1 < net->n_layers && net->layers[last + 1].ops->in_place) {
+        last++;
+    }
+    bool before_shortcut = last + 1 < net->n_layers &&
+                           net->layers[last + 1].ops == &cadre_shortcut;
+    return before_shortcut ? left_owner(net, add_behind(net, last))
+                           : plain_gradient_owner(net, layer);
+}
+
+// Where a "residual" finds the gradient of the way that backward went first:
+// what its "add" has left, or what came out at its "shortcut".
+static owner past_owner(const cadre_net *net, int residual)
+{
+    int add = add_behind(net, residual);
+    for (int l = residual + 1; l < add; l++) {
+        if (net->layers[l].ops == &cadre_shortcut) {
+            return gradient_owner(net, l);
+        }
+    }
+    return left_owner(net, add);
+}
+
+static cadre_lifetime *life_of(const survey *s, owner of)
+{
+    return &s->lives[of.layer * N_BUFFERS + (int)of.what];
+}
+
+// Notes that floats of a buffer are used now.
+static void use(const survey *s, owner of, size_t count)
+{
+    cadre_lifetime *life = life_of(s, of);
+    if (life->count == 0) {
+        life->first = s->moment;
+    }
+    life->count = count > life->count ? count : life->count;
+    life->last = s->moment;
+}
+
+static void use_own(const survey *s, int layer, buffer what, size_t count)
+{
+    use(s, (owner){layer, what}, count);
+}
+
+static size_t activation(const survey *s, int layer)
+{
+    return s->rows * (size_t)cadre_shape_stride(s->net->layers[layer].out);
+}
+
+static void use_output(const survey *s, int layer)
+{
+    if (layer >= 0) {
+        use(s, output_owner(s->net, layer), activation(s, layer));
+    }
+}
+
+static void use_gradient(const survey *s, int layer)
+{
+    use(s, gradient_owner(s->net, layer), activation(s, layer));
+}
+
+static void forward(const survey *s, int layer)
+{
+    const cadre_layer_plan *plan = &s->net->layers[layer];
+    use_output(s, layer - 1);
+    use_output(s, layer);
+    if (plan->ops == &cadre_add) {
+        use_output(s, plan->partner);
+    }
+    if (!plan->ops->scratch_is_late) {
+        use_own(s, layer, SCRATCH_FORWARD, s->scratch[layer]);
+    }
+}
+
+static size_t largest_param(const cadre_net *net, const cadre_layer_plan *plan)
+{
+    size_t most = 0;
+    for (int i = 0; i < plan->n_params; i++) {
+        size_t count = net->params[plan->first_param + i].count;
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
+static void backward(const survey *s, int layer)
+{
+    const cadre_net *net = s->net;
+    const cadre_layer_plan *plan = &net->layers[layer];
+    use_gradient(s, layer);
+    if (plan->ops->keeps_output ||
+        (plan->then_relu && plan->ops->masks_gradient)) {
+        use_output(s, layer);
+    }
+    if (!plan->ops->in_place && !plan->ops->forgets_input) {
+        use_output(s, layer - 1);
+    }
+    if (plan->ops == &cadre_add) {
+        use(s, left_owner(net, layer), activation(s, layer));
+    }
+    if (plan->ops == &cadre_residual) {
+        use(s, past_owner(net, layer), activation(s, layer));
+    }
+    if (plan->passes_down) {
+        use_gradient(s, layer - 1);
+    }
+    if (plan->passes_down || !plan->ops->scratch_is_late) {
+        use_own(s, layer, SCRATCH_BACKWARD, s->scratch[layer]);
+    }
+    use_own(s, layer, ADDEND, largest_param(net, plan));
+}
+
+// The scores meet their labels; the losses of a training pass are wanted to its
+// end.
+static void walk(survey *s, bool training)
+{
+    const int last = s->net->n_layers - 1;
+    for (int l = 0; l <= last; l++, s->moment++) {
+        forward(s, l);
+    }
+    use_output(s, last);
+    use_gradient(s, last);
+    if (!training) {
+        return;
+    }
+    use_own(s, last, LOSSES, s->rows);
+    s->moment++;
+    for (int l = last; l >= s->net->first_trained; l--, s->moment++) {
+        backward(s, l);
+    }
+    use_own(s, last, LOSSES, s->rows);
+}
+
+static size_t offset_of(const survey *s, owner of)
+{
+    return life_of(s, of)->offset;
+}
+
+static cadre_layer_places places_of(const survey *s, int layer)
+{
+    const cadre_net *net = s->net;
+    const cadre_layer_ops *ops = net->layers[layer].ops;
+    cadre_layer_places places = {
+        .output = offset_of(s, output_owner(net, layer)),
+        .gradient = offset_of(s, gradient_owner(net, layer)),
+        .scratch = {offset_of(s, (owner){layer, SCRATCH_FORWARD}),
+            offset_of(s, (owner){layer, SCRATCH_BACKWARD})},
+        .addend = offset_of(s, (owner){layer, ADDEND}),
+    };
+    if (ops == &cadre_add) {
+        places.past = offset_of(s, left_owner(net, layer));
+    } else if (ops == &cadre_residual) {
+        places.past = offset_of(s, past_owner(net, layer));
+    }
+    return places;
+}
+
+cadre_status cadre_places_create(const cadre_net *net, int64_t n_samples,
+    const size_t *scratch, bool training, cadre_places **out)
+{
+    size_t n_layers = (size_t)net->n_layers;
+    survey s = {
+        .net = net,
+        .rows = (size_t)(n_samples * cadre_shape_rows(net->input)),
+        .scratch = scratch,
+        .lives = cadre_alloc_array(n_layers * N_BUFFERS, sizeof(s.lives[0])),
+    };
+    cadre_places *places =
+        cadre_alloc_flex(sizeof(*places), n_layers, sizeof(places->layers[0]));
+    cadre_status status = CADRE_ERR_NO_MEMORY;
+    if (s.lives != NULL && places != NULL) {
+        walk(&s, training);
+        status = cadre_lifetimes_place(
+            s.lives, n_layers * N_BUFFERS, &places->count);
+    }
+    if (status == CADRE_OK) {
+        places->losses = offset_of(&s, (owner){net->n_layers - 1, LOSSES});
+        for (int l = 0; l < net->n_layers; l++) {
+            places->layers[l] = places_of(&s, l);
+        }
+        *out = places;
+    } else {
+        cadre_free(places);
+    }
+    cadre_free(s.lives);
+    return status;
+}

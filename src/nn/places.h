@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where a pass keeps what it computes: offsets into one block, planned once for
+// each number of samples.  What is no longer needed makes room for what comes
+// later (nn/lifetimes.h).
+//
+// A layer that works in place shares its output with the layer before it, and
+// its output's gradient as well.  A "shortcut" has the output of its "residual".
+//
+// Threads: any; a plan is immutable.
+
+#ifndef CADRE_NN_PLACES_H
+#define CADRE_NN_PLACES_H
+
+#include "nn/plan.h"
+
+/** Offsets in floats, of what the pass needs; else 0. */
+typedef struct cadre_layer_places {
+    size_t output;   // forward
+    size_t gradient; // of the output
+    size_t past; // of an "add": the gradient that it leaves for later; of a
+                 // "residual": that of the way that backward went first
+    size_t scratch[2]; // forward, backward
+    size_t addend;     // a gradient of a parameter, before it is added
+} cadre_layer_places;
+
+typedef struct cadre_places {
+    size_t count;  // floats that the block needs
+    size_t losses; // of each label, if it trains
+    cadre_layer_places layers[];
+} cadre_places;
+
+/**
+ * Plans passes of n_samples, for which layers want so many floats of scratch:
+ * forward and backward if they train, else forward alone.  Give *out to
+ * cadre_free().
+ *
+ * Errors: CADRE_ERR_NO_MEMORY
+ */
+cadre_status cadre_places_create(const cadre_net *net, int64_t n_samples,
+    const size_t *scratch, bool training, cadre_places **out);
+
+#endif // CADRE_NN_PLACES_H
