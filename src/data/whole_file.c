@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static cadre_status read_all(
+cadre_status cadre_whole_file_fill(
     int fd, const char *path, uint8_t *data, size_t nbytes)
 {
     for (size_t used = 0; used < nbytes;) {
@@ -41,7 +41,7 @@ static cadre_status read_open(
     if (*data == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
-    cadre_status status = read_all(fd, path, *data, *nbytes);
+    cadre_status status = cadre_whole_file_fill(fd, path, *data, *nbytes);
     if (status != CADRE_OK) {
         cadre_free(*data);
         *data = NULL;

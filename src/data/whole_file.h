@@ -21,4 +21,12 @@
 cadre_status cadre_whole_file_read(
     const char *path, size_t most, uint8_t **data, size_t *nbytes);
 
+/**
+ * Reads nbytes from an open file, whose path is for the texts of errors.
+ *
+ * Errors: CADRE_ERR_IO  also if it ends before
+ */
+cadre_status cadre_whole_file_fill(
+    int fd, const char *path, uint8_t *data, size_t nbytes);
+
 #endif // CADRE_DATA_WHOLE_FILE_H
