@@ -57,6 +57,7 @@ typedef struct cadre_train_config {
 
     int64_t global_batch; // train.global_batch
     int64_t micro_batch;  // train.micro_batch; 0: the whole leaf
+    bool recompute;       // train.recompute; never bits
     int threads_per_leaf; // train.threads_per_leaf; only 1 is built
     uint64_t seed;        // train.seed
     // train.label_smoothing: the part of a label that all classes share
