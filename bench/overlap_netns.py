@@ -158,7 +158,7 @@ def main():
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--layers", type=int, default=32)
     parser.add_argument("--batch", type=int, default=1024)
-    parser.add_argument("--bucket-mb", default="1")
+    parser.add_argument("--bucket-mb", default="2")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=9)
     args = parser.parse_args()
