@@ -46,6 +46,8 @@ static const cadre_layer lenet_layers[] = {
     {.kind = "linear", .name = "fc3", .width = 10},
 };
 
+// NOLINTBEGIN(bugprone-macro-parentheses): a string literal fills an array
+
 // What all have in common that learn Fashion-MNIST.
 #define FASHION(name, n_epochs, rate, shape)                                \
     {                                                                       \
@@ -72,6 +74,8 @@ static const cadre_layer lenet_layers[] = {
         .fold = CADRE_FOLD_DEFERRED, .bucket_mb = 25, .order = "canonical", \
         .transport = "auto", .timeout_ms = 30000, .checkpoint_keep = 2,     \
     }
+
+// NOLINTEND(bugprone-macro-parentheses)
 
 #define LAYERS(list) \
     .layers = (list), .n_layers = sizeof(list) / sizeof((list)[0])
