@@ -46,6 +46,8 @@ static const cadre_layer lenet_layers[] = {
     {.kind = "linear", .name = "fc3", .width = 10},
 };
 
+// NOLINTBEGIN(bugprone-macro-parentheses): a string literal fills an array
+
 // What all have in common that learn Fashion-MNIST.
 #define FASHION(name, n_epochs, rate, shape)                                \
     {                                                                       \
@@ -87,6 +89,8 @@ static const cadre_layer lenet_layers[] = {
             .warmup_steps = 100,                                              \
         },                                                                    \
     }
+
+// NOLINTEND(bugprone-macro-parentheses)
 
 #define LAYERS(list) \
     .layers = (list), .n_layers = sizeof(list) / sizeof((list)[0])
