@@ -97,6 +97,8 @@ static const key keys[] = {
     {"model.context", KEY_INT, AT(model_context), 0, 1048576, .help = "bytes of a sample of text"},
 
     {"data.path", KEY_PATH, AT(data_path), .help = "folder with the data; '': its package's"},
+    {"data.tokenizer", KEY_PATH, AT(data_tokenizer), .help = "its folder; '': a text's bytes"},
+    {"data.cache", KEY_PATH, AT(data_cache), .help = "file where a text's tokens are kept"},
     {"data.drop_last", KEY_FLAG, AT(data_drop_last), .help = "drop an epoch's short last batch"},
     {"data.side", KEY_INT, AT(data_side), 0, 1024, .help = "pixels of an image's side; folders only"},
     {"data.augment", KEY_FLAG, AT(data_augment), .help = "random parts of images; folders only"},
