@@ -376,7 +376,7 @@ static void report_times(
     double hidden = (double)cadre_fold_busy_ns(e->fold) - seen;
     report->hidden_ms = hidden > 0.0 ? hidden / 1e6 : 0.0;
     report->update_ms =
-        (double)(cadre_now_ns() - s->decided_ns - s->published_ns) / 1e6;
+        (double)(cadre_now_ns() - s->decided_ns - s->waited_ns) / 1e6;
 }
 
 // Bytes that left this rank in the step; those of the control exchange count as
