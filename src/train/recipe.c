@@ -61,38 +61,38 @@ static const cadre_layer lenet_layers[] = {
     }
 
 // What all have in common that learn from a folder of images.
-#define FOLDER(name, text, builder, width_, rate)                             \
-    {                                                                         \
-        .summary = text ", on a folder of images", .dataset = "images",       \
-        .sizes = CADRE_SIZES_WIDTH, .build = (builder),                       \
-        .config = {                                                           \
-            .recipe = name,                                                   \
-            .epochs = 30,                                                     \
-            .threads = 1,                                                     \
-            .model_width = (width_),                                          \
-            .data_side = 224,                                                 \
-            .data_augment = true,                                             \
-            .global_batch = 32,                                               \
-            .threads_per_leaf = 1,                                            \
-            .seed = 1,                                                        \
-            .log_every = 10,                                                  \
-            .optimizer = CADRE_ADAMW,                                         \
-            .lr = (rate),                                                     \
-            .weight_decay = 1e-2,                                             \
-            .beta1 = 0.9,                                                     \
-            .beta2 = 0.999,                                                   \
-            .eps = 1e-8,                                                      \
-            .decay = CADRE_DECAY_WEIGHTS,                                     \
-            .schedule = CADRE_COSINE,                                         \
-            .warmup_steps = 50,                                               \
-            .step_factor = 0.1,                                               \
-            .fold = CADRE_FOLD_DEFERRED,                                      \
-            .bucket_mb = 25,                                                  \
-            .order = "canonical",                                             \
-            .transport = "auto",                                              \
-            .timeout_ms = 30000,                                              \
-            .checkpoint_keep = 2,                                             \
-        },                                                                    \
+#define FOLDER(name, text, builder, width_, rate)                       \
+    {                                                                   \
+        .summary = text ", on a folder of images", .dataset = "images", \
+        .sizes = CADRE_SIZES_WIDTH, .build = (builder),                 \
+        .config = {                                                     \
+            .recipe = name,                                             \
+            .epochs = 30,                                               \
+            .threads = 1,                                               \
+            .model_width = (width_),                                    \
+            .data_side = 224,                                           \
+            .data_augment = true,                                       \
+            .global_batch = 32,                                         \
+            .threads_per_leaf = 1,                                      \
+            .seed = 1,                                                  \
+            .log_every = 10,                                            \
+            .optimizer = CADRE_ADAMW,                                   \
+            .lr = (rate),                                               \
+            .weight_decay = 1e-2,                                       \
+            .beta1 = 0.9,                                               \
+            .beta2 = 0.999,                                             \
+            .eps = 1e-8,                                                \
+            .decay = CADRE_DECAY_WEIGHTS,                               \
+            .schedule = CADRE_COSINE,                                   \
+            .warmup_steps = 50,                                         \
+            .step_factor = 0.1,                                         \
+            .fold = CADRE_FOLD_DEFERRED,                                \
+            .bucket_mb = 25,                                            \
+            .order = "canonical",                                       \
+            .transport = "auto",                                        \
+            .timeout_ms = 30000,                                        \
+            .checkpoint_keep = 2,                                       \
+        },                                                              \
     }
 
 // What all have in common that learn text.
