@@ -109,8 +109,7 @@ CADRE_API const char *cadre_recipe_data(int i);
 /**
  * Fills in a recipe's configuration.
  *
- * Errors: CADRE_ERR_NOT_FOUND    no such recipe; the text lists those there are
- *         CADRE_ERR_UNSUPPORTED  one that is planned and not built yet
+ * Errors: CADRE_ERR_NOT_FOUND  no such recipe; the text lists those there are
  */
 CADRE_API CADRE_MUST_CHECK cadre_status cadre_recipe_config(
     const char *name, cadre_train_config *out);

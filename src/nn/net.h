@@ -66,8 +66,9 @@ typedef struct cadre_layer {
     int64_t kv_heads;   // of these, for k and v; 0: as many
     int64_t vocabulary; // numbers that a token can have, of "embedding"
     const char *tied;   // the "embedding" whose weight an "unembedding" uses
-    // Initial weights of "linear", "embedding" and "positions" are normal with
-    // this deviation, and biases 0.  0: PyTorch's default for the layer.
+    // Initial weights of "conv2d", "linear", "embedding" and "positions" are
+    // normal with this deviation, and biases 0.  0: PyTorch's default for the
+    // layer.
     float deviation;
 } cadre_layer;
 

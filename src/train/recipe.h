@@ -40,8 +40,7 @@ typedef struct cadre_recipe {
 /**
  * Finds a recipe by its name; the result is valid for ever.
  *
- * Errors: CADRE_ERR_NOT_FOUND    no such recipe; the text lists those there are
- *         CADRE_ERR_UNSUPPORTED  one that is planned and not built yet
+ * Errors: CADRE_ERR_NOT_FOUND  no such recipe; the text lists those there are
  */
 cadre_status cadre_recipe_find(const char *name, const cadre_recipe **out);
 

@@ -381,8 +381,8 @@ static void check_net(const char *name, int batch, int warmup, int n_grads)
     CHECK_OK(cadre_recipe_find(name, &recipe));
     const cadre_shape image = {1, 28, 28, 1, 0};
     CHECK_OK(cadre_recipe_net(recipe, &recipe->config, image, 10, &net));
-    const cadre_dataset_options data = {.split = CADRE_SPLIT_TRAIN};
-    CHECK_OK(cadre_dataset_open("fashion", &data, &dataset));
+    const cadre_dataset_options options = {.split = CADRE_SPLIT_TRAIN};
+    CHECK_OK(cadre_dataset_open("fashion", &options, &dataset));
     training_start(&t, net, batch, batch);
     t.warmup = warmup;
     fill_net(&t);
