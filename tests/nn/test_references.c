@@ -218,7 +218,7 @@ static void check_images_in(const reference *r, int64_t block)
 {
     trial t = {0};
     plan_alone(r, (cadre_shape){r->i, r->height, r->width, block, 0}, &t);
-    size_t fan_in = (size_t)(r->i * r->kernel * r->kernel);
+    size_t fan_in = (size_t)r->i * (size_t)r->kernel * (size_t)r->kernel;
     fill_params(r, fan_in, &t);
     bool pool = t.plan.ops->n_params == 0;
     t.x = formula_images(FORMULA_X, r->n, t.plan.in, pool);
