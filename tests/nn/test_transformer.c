@@ -46,7 +46,7 @@ static void fill_texts(
 {
     for (int n = 0; n < batch; n++) {
         for (int k = 0; k <= context; k++) {
-            size_t at = (size_t)(n * (context + 1) + k);
+            size_t at = (size_t)n * ((size_t)context + 1) + (size_t)k;
             uint32_t tag = FORMULA_X + 256 * (uint32_t)step;
             int32_t token = (int32_t)(formula_word(tag, at) % 64);
             if (k < context) {
