@@ -71,24 +71,36 @@ static int first_with_data_of(int i)
     return first;
 }
 
+// What is known of a recipe's data: a folder of images is the user's own.
+typedef enum data_state { DATA_THERE, DATA_MISSING, DATA_OWN } data_state;
+
+static data_state look_for_data(int recipe)
+{
+    cadre_train_config config;
+    if (cadre_recipe_config(cadre_recipe_name(recipe), &config) != CADRE_OK) {
+        return DATA_MISSING;
+    }
+    if (config.data_side > 0) {
+        return DATA_OWN;
+    }
+    return cadre_train_check(&config, 1) == CADRE_OK ? DATA_THERE
+                                                     : DATA_MISSING;
+}
+
 // Whether the data of every recipe is there, which takes reading all of it; the
 // library says where to get it.
 static void doctor_data(doctor_finding *f)
 {
     enum { MOST_RECIPES = 64 };
-    bool there[MOST_RECIPES];
+    static const char *const words[] = {"yes", "no", "yours"};
+    data_state states[MOST_RECIPES];
     for (int i = 0; i < MOST_RECIPES && cadre_recipe_name(i) != NULL; i++) {
         int first = first_with_data_of(i);
-        cadre_train_config config;
-        there[i] = first < i ? there[first]
-                             : cadre_recipe_config(
-                                   cadre_recipe_name(i), &config) == CADRE_OK &&
-                                   cadre_train_check(&config, 1) == CADRE_OK;
+        states[i] = first < i ? states[first] : look_for_data(i);
         size_t used = strlen(f->found);
         snprintf(f->found + used, sizeof(f->found) - used, "%s%s %s",
-            used == 0 ? "" : ", ", cadre_recipe_name(i),
-            there[i] ? "yes" : "no");
-        if (!there[i] && first == i) {
+            used == 0 ? "" : ", ", cadre_recipe_name(i), words[states[i]]);
+        if (states[i] == DATA_MISSING && first == i) {
             f->state = DOCTOR_WARN;
             snprintf(f->fix, sizeof(f->fix), "%s", cadre_error_text());
         }

@@ -231,6 +231,65 @@ def resnet18_net(w=16):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(cin, 10))
 
 
+class Bottleneck(torch.nn.Module):
+    def __init__(self, cin, w, stride):
+        super().__init__()
+        nn = torch.nn
+        self.c1, self.b1 = nn.Conv2d(cin, w, 1, bias=False), nn.BatchNorm2d(w)
+        self.c2, self.b2 = nn.Conv2d(w, w, 3, stride, 1, bias=False), nn.BatchNorm2d(w)
+        self.c3, self.b3 = nn.Conv2d(w, 4 * w, 1, bias=False), nn.BatchNorm2d(4 * w)
+        self.skip = nn.Identity()
+        if stride != 1 or cin != 4 * w:
+            self.skip = nn.Sequential(nn.Conv2d(cin, 4 * w, 1, stride, bias=False), nn.BatchNorm2d(4 * w))
+
+    def forward(self, x):
+        y = F.relu(self.b2(self.c2(F.relu(self.b1(self.c1(x))))))
+        return F.relu(self.b3(self.c3(y)) + self.skip(x))
+
+
+def resnet50_net(w):
+    nn = torch.nn
+    layers = [nn.Conv2d(3, w, 7, 2, 3, bias=False), nn.BatchNorm2d(w), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    cin = w
+    for stage, depth in enumerate((3, 4, 6, 3)):
+        for i in range(depth):
+            layers.append(Bottleneck(cin, w << stage, 2 if stage and not i else 1))
+            cin = 4 * (w << stage)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(cin, 10))
+
+
+def alexnet_net(w):
+    nn = torch.nn
+
+    def norm():
+        return nn.LocalResponseNorm(5, alpha=5e-4, beta=0.75, k=2)
+
+    narrow, wide = w * 8 // 3, w * 4
+    return nn.Sequential(
+        nn.Conv2d(3, w, 11, 4, 2), nn.ReLU(), norm(), nn.MaxPool2d(3, 2),
+        nn.Conv2d(w, narrow, 5, padding=2, groups=2), nn.ReLU(), norm(), nn.MaxPool2d(3, 2),
+        nn.Conv2d(narrow, wide, 3, padding=1), nn.ReLU(),
+        nn.Conv2d(wide, wide, 3, padding=1, groups=2), nn.ReLU(),
+        nn.Conv2d(wide, narrow, 3, padding=1, groups=2), nn.ReLU(), nn.MaxPool2d(3, 2),
+        nn.Flatten(), nn.LazyLinear(16 * narrow), nn.ReLU(),
+        nn.Linear(16 * narrow, 16 * narrow), nn.ReLU(), nn.Linear(16 * narrow, 10),
+    )
+
+
+def vgg16_net(w):
+    nn = torch.nn
+    layers, cin = [], 3
+    for depth, times in ((2, 1), (2, 2), (3, 4), (3, 8), (3, 8)):
+        for _ in range(depth):
+            layers += [nn.Conv2d(cin, w * times, 3, padding=1), nn.ReLU()]
+            cin = w * times
+        layers.append(nn.MaxPool2d(2))
+    return nn.Sequential(
+        *layers, nn.Flatten(), nn.LazyLinear(64 * w), nn.ReLU(),
+        nn.Linear(64 * w, 64 * w), nn.ReLU(), nn.Linear(64 * w, 10),
+    )
+
+
 def numbered(net):
     """Parameters with cadre's numbers, which count a batch norm's two buffers."""
     index = 0
@@ -241,12 +300,12 @@ def numbered(net):
         index += 2 * isinstance(module, torch.nn.BatchNorm2d)
 
 
-def fill(net):
+def fill(net, gain=1.0):
     """The formula's values for all parameters, a tag for each."""
     fan_in = 1
     for index, p, is_scale in numbered(net):
         fan_in = p[0].numel() if p.dim() > 1 else fan_in
-        p.data = values(16 + index, tuple(p.shape), bound(fan_in)) + float(is_scale)
+        p.data = values(16 + index, tuple(p.shape), gain * bound(fan_in)) + float(is_scale)
 
 
 def first_gradients(kind, net, batch, first=0):
@@ -265,6 +324,23 @@ def first_gradients(kind, net, batch, first=0):
     net.float()
 
 
+def pictures(side, step=0):
+    return values(X + 256 * step, (4, 3, side, side)), labels(4, 10)
+
+
+def predicted_losses(kind, net, side):
+    """Of each picture, in f64, without dropout."""
+    x, y = pictures(side)
+    net(x)  # tells lazy layers their size
+    fill(net, 2.0)
+    show(kind, 4, 0, 0, "loss", F.cross_entropy(net.double()(x.double()), y, reduction="none"))
+
+
+def losses_of_pictures(kind, net, side, steps, warmup):
+    fill(net, 2.0)
+    train(kind, net, 4, [pictures(side, s) for s in range(steps)], warmup)
+
+
 def first_losses(kind, net, batch, steps, warmup=0):
     """Of the training set in the order of its file.
 
@@ -272,10 +348,13 @@ def first_losses(kind, net, batch, steps, warmup=0):
     rate PyTorch's own two back ends differ by 4e-3 in the fifth loss."""
     x, y = fashion(batch * steps)
     fill(net)
+    train(kind, net, batch, zip(x.split(batch), y.split(batch)), warmup)
+
+
+def train(kind, net, batch, batches, warmup):
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=0.01)
-    for s in range(steps):
-        part = slice(s * batch, (s + 1) * batch)
-        loss = F.cross_entropy(net(x[part]), y[part])
+    for s, (x, y) in enumerate(batches):
+        loss = F.cross_entropy(net(x), y)
         optimizer.param_groups[0]["lr"] = 1e-3 * ((s + 1) / warmup if warmup else 1)
         optimizer.zero_grad()
         loss.backward()
@@ -600,6 +679,9 @@ def main():
         first_losses(kind, make(), batch=16, steps=5)
     first_gradients("resnet18-fashion", resnet18_net(), batch=16, first=25)
     first_losses("resnet18-fashion", resnet18_net(), batch=16, steps=5, warmup=25)
+    losses_of_pictures("resnet50-small", resnet50_net(8), side=64, steps=5, warmup=1000)
+    predicted_losses("alexnet-small", alexnet_net(6), side=67)
+    predicted_losses("vgg16-small", vgg16_net(4), side=32)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,7 @@ typedef struct cadre_train_config {
 
     int64_t global_batch; // train.global_batch
     int64_t micro_batch;  // train.micro_batch; 0: the whole leaf
+    bool recompute;       // train.recompute; never bits
     int threads_per_leaf; // train.threads_per_leaf; only 1 is built
     uint64_t seed;        // train.seed
     // train.label_smoothing: the part of a label that all classes share
@@ -108,8 +109,7 @@ CADRE_API const char *cadre_recipe_data(int i);
 /**
  * Fills in a recipe's configuration.
  *
- * Errors: CADRE_ERR_NOT_FOUND    no such recipe; the text lists those there are
- *         CADRE_ERR_UNSUPPORTED  one that is planned and not built yet
+ * Errors: CADRE_ERR_NOT_FOUND  no such recipe; the text lists those there are
  */
 CADRE_API CADRE_MUST_CHECK cadre_status cadre_recipe_config(
     const char *name, cadre_train_config *out);

@@ -49,6 +49,7 @@ static cadre_status plan_conv(const cadre_layer *layer, cadre_layer_plan *plan)
     }
     plan->n_params = layer->no_bias ? BIAS : N_PARAMS;
     plan->dilation = layer->dilation == 0 ? 1 : layer->dilation;
+    plan->deviation = layer->deviation;
     plan->kernel = layer->kernel;
     plan->stride = layer->stride == 0 ? 1 : layer->stride;
     plan->padding = layer->padding;
@@ -66,7 +67,11 @@ static void describe(
     param->shape[3] = plan->kernel;
     param->n_dims = i == WEIGHT ? 4 : 1;
     int64_t fan_in = param->shape[1] * plan->kernel * plan->kernel;
-    param->init_bound = (float)(1.0 / sqrt((double)fan_in));
+    if (plan->deviation > 0) {
+        param->init_deviation = i == WEIGHT ? plan->deviation : 0.0f;
+    } else {
+        param->init_bound = (float)(1.0 / sqrt((double)fan_in));
+    }
     snprintf(param->name, sizeof(param->name), "%s.%s", plan->name,
         i == WEIGHT ? "weight" : "bias");
 }
@@ -140,7 +145,7 @@ static cadre_status input_gradient(
 const cadre_layer_ops cadre_conv2d = {
     .kind = "conv2d",
     .takes = CADRE_TAKES_WIDTH | CADRE_TAKES_WINDOW | CADRE_TAKES_FILTER |
-             CADRE_TAKES_NO_BIAS,
+             CADRE_TAKES_NO_BIAS | CADRE_TAKES_DEVIATION,
     .n_params = N_PARAMS,
     .takes_relu = true,
     .input_block = cadre_conv_input_block,

@@ -66,8 +66,9 @@ typedef struct cadre_layer {
     int64_t kv_heads;   // of these, for k and v; 0: as many
     int64_t vocabulary; // numbers that a token can have, of "embedding"
     const char *tied;   // the "embedding" whose weight an "unembedding" uses
-    // Initial weights of "linear", "embedding" and "positions" are normal with
-    // this deviation, and biases 0.  0: PyTorch's default for the layer.
+    // Initial weights of "conv2d", "linear", "embedding" and "positions" are
+    // normal with this deviation, and biases 0.  0: PyTorch's default for the
+    // layer.
     float deviation;
 } cadre_layer;
 
@@ -104,6 +105,13 @@ typedef struct cadre_net_param {
 cadre_status cadre_net_create(const cadre_layer *layers, int n_layers,
     cadre_shape input, int64_t n_classes, cadre_net **out);
 void cadre_net_destroy(cadre_net *net); // NULL is allowed
+
+/**
+ * Lets training passes keep nothing that is computed between a "residual" and
+ * its "add", but compute it again when backward comes there: less memory, more
+ * time, the same bits.  Before there is a worker.
+ */
+void cadre_net_recompute(cadre_net *net);
 
 int cadre_net_param_count(const cadre_net *net);
 const cadre_net_param *cadre_net_param_at(const cadre_net *net, int index);

@@ -323,6 +323,7 @@ const cadre_layer_ops cadre_avgpool2d = {
 
 const cadre_layer_ops cadre_global_avgpool2d = {
     .kind = "global_avgpool2d",
+    .forgets_input = true,
     .plan = plan_global,
     .forward = mean_forward,
     .input_gradient = mean_gradient,

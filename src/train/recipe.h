@@ -29,8 +29,9 @@ typedef struct cadre_recipe {
     const char *summary;
     const char *dataset; // kind, as cadre_dataset_open() takes it
     cadre_recipe_sizes sizes;
-    cadre_family family;       // of a transformer
-    const cadre_layer *layers; // none of a transformer, or if there is a builder
+    cadre_family family; // of a transformer
+    const cadre_layer
+        *layers; // none of a transformer, or if there is a builder
     int n_layers;
     cadre_net_builder build;   // where width is all there is to choose
     cadre_train_config config; // its recipe is the name
@@ -39,8 +40,7 @@ typedef struct cadre_recipe {
 /**
  * Finds a recipe by its name; the result is valid for ever.
  *
- * Errors: CADRE_ERR_NOT_FOUND    no such recipe; the text lists those there are
- *         CADRE_ERR_UNSUPPORTED  one that is planned and not built yet
+ * Errors: CADRE_ERR_NOT_FOUND  no such recipe; the text lists those there are
  */
 cadre_status cadre_recipe_find(const char *name, const cadre_recipe **out);
 

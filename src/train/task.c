@@ -48,6 +48,9 @@ static cadre_status lay_out(cadre_group *world,
 {
     CADRE_TRY(
         cadre_recipe_net(task->recipe, config, sample, n_classes, &task->net));
+    if (config->recompute) {
+        cadre_net_recompute(task->net);
+    }
     CADRE_TRY(cadre_model_create(world, &task->model));
 
     // Added in the net's order, so both number them alike.

@@ -102,7 +102,6 @@ class Keys(harness.CommandTest):
             with self.subTest(assignment):
                 self.refused(2, "not built yet", "train", "mlp-fashion",
                              "--set", assignment)
-        self.refused(2, "not built yet", "train", "resnet18-fashion")
         self.refused(2, "has one size", "train", "cnn-fashion", "--set",
                      "model.width=16")
         self.refused(2, "has no attention", "train", "cnn-fashion", "--set",

@@ -47,11 +47,13 @@ static void compare_matrix(const reference *r, cadre_matrix m)
     cadre_free(dense);
 }
 
+enum { LAYER_PARAMS = 4 };
+
 // What a call to a layer is made of.
 typedef struct trial {
     cadre_layer_plan plan;
     cadre_layer_state *state;
-    const float *params[2];
+    const float *params[LAYER_PARAMS];
     cadre_matrix x;
     cadre_matrix y;
     cadre_matrix dy;
@@ -61,7 +63,9 @@ typedef struct trial {
 
 static cadre_layer_call call_of(const trial *t)
 {
+    static const cadre_pass trained;
     return (cadre_layer_call){
+        .pass = &trained,
         .plan = &t->plan,
         .state = t->state,
         .params = t->params,
@@ -72,9 +76,36 @@ static cadre_layer_call call_of(const trial *t)
     };
 }
 
+static size_t count_of(const cadre_net_param *param)
+{
+    size_t count = 1;
+    for (int d = 0; d < param->n_dims; d++) {
+        count *= (size_t)param->shape[d];
+    }
+    return count;
+}
+
+// Parameter p of the layer as the layer describes it.
+static cadre_net_param describe(const trial *t, int p)
+{
+    cadre_net_param param = {0};
+    t->plan.ops->param(&t->plan, p, &param);
+    return param;
+}
+
+// What the references call a parameter's gradient.
+static const char *tensor_of(const cadre_net_param *param)
+{
+    const char *name = strrchr(param->name, '.') + 1;
+    return strcmp(name, "weight") == 0         ? "dw"
+           : strcmp(name, "bias") == 0         ? "db"
+           : strcmp(name, "running_mean") == 0 ? "mean"
+                                               : "var";
+}
+
 // Computes the tensor that the reference names; the two matrices are its y and
 // its dx.
-static void compute(const reference *r, trial *t, size_t n_weights)
+static void compute(const reference *r, trial *t)
 {
     const cadre_layer_ops *ops = t->plan.ops;
     size_t scratch = t->plan.scratch;
@@ -86,37 +117,39 @@ static void compute(const reference *r, trial *t, size_t n_weights)
     t->scratch = floats(scratch);
     cadre_layer_call call = call_of(t);
     CHECK_OK(ops->forward(&call, t->y));
-    CHECK_OK(ops->input_gradient(&call, t->dx));
-    for (int p = 0; p < ops->n_params; p++) {
-        size_t count = p == 0 ? n_weights : (size_t)r->o;
+    for (int p = 0; p < t->plan.n_params; p++) {
+        const cadre_net_param param = describe(t, p);
+        size_t count = count_of(&param);
         float *grad = floats(count);
         CHECK_OK(ops->param_gradient(&call, p, grad));
-        if (strcmp(r->tensor, p == 0 ? "dw" : "db") == 0) {
+        if (strcmp(r->tensor, tensor_of(&param)) == 0) {
             compare(r, grad, count);
         }
         cadre_free(grad);
     }
+    CHECK_OK(ops->input_gradient(&call, t->dx));
     if (ops->release != NULL) {
         ops->release(t->state);
     }
     cadre_free(t->scratch);
 }
 
-static void fill_params(const reference *r, size_t fan_in, trial *t)
+// With PyTorch's bounds, where the layer has one.
+static void fill_params(trial *t)
 {
-    float bound = (float)(1.0 / sqrt((double)fan_in));
-    size_t n_weights = fan_in * (size_t)r->o;
-    float *weight = floats(n_weights);
-    float *bias = floats((size_t)r->o);
-    formula_fill(FORMULA_WEIGHT, n_weights, bound, weight);
-    formula_fill(FORMULA_BIAS, (size_t)r->o, bound, bias);
-    t->params[0] = weight;
-    t->params[1] = bias;
+    for (int p = 0; p < t->plan.n_params; p++) {
+        const cadre_net_param param = describe(t, p);
+        float bound = param.init_bound > 0 ? param.init_bound : 1.0f;
+        float *values = floats(count_of(&param));
+        formula_fill(
+            FORMULA_WEIGHT + (uint32_t)p, count_of(&param), bound, values);
+        t->params[p] = values;
+    }
 }
 
 static void drop_params(trial *t)
 {
-    for (int p = 0; p < 2; p++) {
+    for (int p = 0; p < t->plan.n_params; p++) {
         float *values;
         memcpy(&values, &t->params[p], sizeof(values));
         cadre_free(values);
@@ -136,13 +169,16 @@ static void plan_alone(const reference *r, cadre_shape in, trial *t)
     cadre_layer layer = {.kind = r->kind,
         .kernel = r->kernel,
         .stride = r->stride,
-        .padding = r->padding};
+        .padding = r->padding,
+        .dilation = r->dilation,
+        .groups = r->groups};
     bool trained =
         strcmp(r->kind, "linear") == 0 || strcmp(r->kind, "conv2d") == 0;
     layer.width = trained ? r->o : 0;
     CHECK_OK(cadre_layer_find(&layer, &t->plan.ops));
     snprintf(t->plan.name, sizeof(t->plan.name), "alone");
     t->plan.in = in;
+    t->plan.n_params = t->plan.ops->n_params;
     CHECK_OK(t->plan.ops->plan(&layer, &t->plan));
     assert_int_equal(t->plan.out.channels, r->o);
 }
@@ -151,12 +187,12 @@ static void check_rows(const reference *r)
 {
     trial t = {0};
     plan_alone(r, (cadre_shape){r->i, 1, 1, 1, 0}, &t);
-    fill_params(r, (size_t)r->i, &t);
+    fill_params(&t);
     t.x = matrix(FORMULA_X, r->n, r->i, 1.0f);
     t.dy = matrix(FORMULA_DY, r->n, r->o, 1.0f);
     t.y = matrix(0, r->n, r->o, 1.0f);
     t.dx = matrix(0, r->n, r->i, 1.0f);
-    compute(r, &t, (size_t)r->i * (size_t)r->o);
+    compute(r, &t);
     if (strcmp(r->tensor, "y") == 0) {
         compare_matrix(r, t.y);
     } else if (strcmp(r->tensor, "dx") == 0) {
@@ -191,13 +227,13 @@ static cadre_matrix moved(
 }
 
 static cadre_matrix formula_images(
-    uint32_t tag, int n, cadre_shape shape, bool quarters)
+    uint32_t tag, int n, cadre_shape shape, float scale, bool quarters)
 {
     cadre_shape plain = shape;
     plain.block = 1;
     cadre_matrix m = images(n, plain);
     size_t count = (size_t)(m.rows * m.columns);
-    formula_fill(tag, count, 1.0f, m.data);
+    formula_fill(tag, count, scale, m.data);
     for (size_t k = 0; k < count && quarters; k++) {
         m.data[k] = floorf(m.data[k] * 4.0f) / 4.0f;
     }
@@ -218,14 +254,15 @@ static void check_images_in(const reference *r, int64_t block)
 {
     trial t = {0};
     plan_alone(r, (cadre_shape){r->i, r->height, r->width, block, 0}, &t);
-    size_t fan_in = (size_t)(r->i * r->kernel * r->kernel);
-    fill_params(r, fan_in, &t);
-    bool pool = t.plan.ops->n_params == 0;
-    t.x = formula_images(FORMULA_X, r->n, t.plan.in, pool);
-    t.dy = formula_images(FORMULA_DY, r->n, t.plan.out, false);
+    fill_params(&t);
+    bool pool = strstr(r->kind, "pool") != NULL;
+    bool large = t.plan.ops == &cadre_local_response_norm;
+    t.x =
+        formula_images(FORMULA_X, r->n, t.plan.in, large ? 200.0f : 1.0f, pool);
+    t.dy = formula_images(FORMULA_DY, r->n, t.plan.out, 1.0f, false);
     t.y = images(r->n, t.plan.out);
     t.dx = images(r->n, t.plan.in);
-    compute(r, &t, fan_in * (size_t)r->o);
+    compute(r, &t);
     if (strcmp(r->tensor, "y") == 0) {
         compare_images(r, t.y, t.plan.out);
     } else if (strcmp(r->tensor, "dx") == 0) {
@@ -237,9 +274,12 @@ static void check_images_in(const reference *r, int64_t block)
 
 static void check_images(const reference *r)
 {
-    if (strcmp(r->kind, "conv2d") == 0) {
+    const cadre_layer kind = {.kind = r->kind};
+    const cadre_layer_ops *ops;
+    CHECK_OK(cadre_layer_find(&kind, &ops));
+    if (ops->input_block != NULL) {
         cadre_shape in = {r->i, r->height, r->width, 1, 0};
-        check_images_in(r, cadre_conv2d.input_block(in));
+        check_images_in(r, ops->input_block(in));
         return;
     }
     static const int64_t blocks[] = {1, 8, 16};
@@ -293,7 +333,8 @@ static void layers_alone_agree(void **state)
     }
     fclose(file);
     assert_int_equal(rows, 4 * 4 + 3 * 2);
-    assert_int_equal(images_seen, 6 * 4 + 2 * 3 * 2);
+    assert_int_equal(
+        images_seen, 12 * 4 + (2 * 3 + 1) * 2 + 3 * 2 + 3 * 2 + 4 * 6);
     assert_int_equal(loss, 4 * 2);
 }
 
@@ -314,8 +355,24 @@ static double step_of_images(void *ctx, training *t, int step)
     return training_pass(t, &whole) / t->batch;
 }
 
+// PyTorch's bounds, which a batch norm takes from the layer before it, around 1
+// for its weights.
+static void fill_net(training *t)
+{
+    float bound = 1.0f;
+    for (int p = 0; p < t->n_params; p++) {
+        const cadre_net_param *param = cadre_net_param_at(t->net, p);
+        bound = param->init_bound > 0 ? param->init_bound : bound;
+        formula_fill(
+            FORMULA_PARAM + (uint32_t)p, t->counts[p], bound, t->params[p]);
+        for (size_t k = 0; k < t->counts[p]; k++) {
+            t->params[p][k] += param->init_value;
+        }
+    }
+}
+
 // A recipe's net.
-static void check_net(const char *name, int batch, int n_grads)
+static void check_net(const char *name, int batch, int warmup, int n_grads)
 {
     const cadre_recipe *recipe;
     cadre_net *net;
@@ -323,15 +380,12 @@ static void check_net(const char *name, int batch, int n_grads)
     training t;
     CHECK_OK(cadre_recipe_find(name, &recipe));
     const cadre_shape image = {1, 28, 28, 1, 0};
-    const cadre_dataset_options data = {.split = CADRE_SPLIT_TRAIN};
-    CHECK_OK(
-        cadre_net_create(recipe->layers, recipe->n_layers, image, 10, &net));
-    CHECK_OK(cadre_dataset_open("fashion", &data, &dataset));
+    CHECK_OK(cadre_recipe_net(recipe, &recipe->config, image, 10, &net));
+    const cadre_dataset_options options = {.split = CADRE_SPLIT_TRAIN};
+    CHECK_OK(cadre_dataset_open("fashion", &options, &dataset));
     training_start(&t, net, batch, batch);
-    for (int p = 0; p < t.n_params; p++) {
-        formula_fill(FORMULA_PARAM + (uint32_t)p, t.counts[p],
-            cadre_net_param_at(net, p)->init_bound, t.params[p]);
-    }
+    t.warmup = warmup;
+    fill_net(&t);
     assert_int_equal(
         training_check(&t, name, step_of_images, dataset), n_grads);
     training_finish(&t);
@@ -341,19 +395,25 @@ static void check_net(const char *name, int batch, int n_grads)
 static void the_mlp_agrees(void **state)
 {
     (void)state;
-    check_net("mlp-fashion", 128, 0);
+    check_net("mlp-fashion", 128, 0, 0);
 }
 
 static void the_cnn_agrees(void **state)
 {
     (void)state;
-    check_net("cnn-fashion", 16, 12);
+    check_net("cnn-fashion", 16, 0, 12);
 }
 
 static void lenet_agrees(void **state)
 {
     (void)state;
-    check_net("lenet-fashion", 16, 10);
+    check_net("lenet-fashion", 16, 0, 10);
+}
+
+static void the_resnet_agrees(void **state)
+{
+    (void)state;
+    check_net("resnet18-fashion", 16, 25, 47);
 }
 
 int main(void)
@@ -363,6 +423,7 @@ int main(void)
         cmocka_unit_test(the_mlp_agrees),
         cmocka_unit_test(the_cnn_agrees),
         cmocka_unit_test(lenet_agrees),
+        cmocka_unit_test(the_resnet_agrees),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 
 #include "nn/net.h"
 
-enum { TRAINING_PARAMS = 256, TRAINING_STEPS = 5 };
+enum { TRAINING_PARAMS = 300, TRAINING_STEPS = 5 };
 
 typedef struct training {
     cadre_net *net;

@@ -181,6 +181,71 @@ static void convolutions_keep_the_bits(void **state)
     }
 }
 
+// A narrow ResNet.
+static cadre_train_config resnet_config(void)
+{
+    cadre_train_config c = small_config();
+    cadre_train_config resnet;
+    CHECK_OK(cadre_recipe_config("resnet18-fashion", &resnet));
+    snprintf(c.recipe, sizeof(c.recipe), "%s", resnet.recipe);
+    c.model_width = 4;
+    c.steps = 2;
+    c.global_batch = 22;
+    c.leaves = 5;
+    c.micro_batch = 3;
+    return c;
+}
+
+// The loss of the test shows the buffers' bits too.
+static void running_statistics_keep_the_bits(void **state)
+{
+    (void)state;
+    job alone = {.config = resnet_config()};
+    cadre_train_summary wanted = train_on(1, &alone);
+    static const struct {
+        int ranks;
+        int threads;
+        cadre_mode mode;
+    } cases[] = {{1, 2, CADRE_DDP}, {2, 2, CADRE_ZERO1}, {3, 1, CADRE_DDP},
+        {5, 1, CADRE_ZERO1}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        job j = {.config = alone.config};
+        j.config.threads = cases[i].threads;
+        j.config.mode = cases[i].mode;
+        cadre_train_summary found = train_on(cases[i].ranks, &j);
+        assert_true(found.params_hash == wanted.params_hash);
+        assert_true(found.eval_loss == wanted.eval_loss);
+        assert_true(found.replicas_equal);
+    }
+}
+
+static void running_statistics_go_on_from_a_checkpoint(void **state)
+{
+    (void)state;
+    job whole = {.config = resnet_config()};
+    cadre_train_summary wanted = train_on(1, &whole);
+    job first = {.config = resnet_config()};
+    first.config.steps = 1;
+    out_path("", first.config.out);
+    (void)train_on(2, &first);
+    job j = {.config = resnet_config()};
+    out_path("", j.config.out);
+    out_path("", j.config.resume);
+    cadre_train_summary found = train_on(3, &j);
+    assert_true(found.params_hash == wanted.params_hash);
+    assert_true(found.eval_loss == wanted.eval_loss);
+
+    // And the model file has them.
+    char path[CADRE_PATH_BYTES];
+    out_path("/model.safetensors", path);
+    cadre_group *world;
+    cadre_eval_result result;
+    CHECK_OK(cadre_init(NULL, &world));
+    CHECK_OK(cadre_evaluate(world, &j.config, path, &result));
+    assert_true(result.loss == wanted.eval_loss);
+    cadre_finalize(world);
+}
+
 static void ranks_and_threads_do_not_show_in_the_bits(void **state)
 {
     (void)state;
@@ -502,6 +567,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions_keep_the_bits),
+        cmocka_unit_test(running_statistics_keep_the_bits),
+        cmocka_unit_test_teardown(
+            running_statistics_go_on_from_a_checkpoint, remove_run),
         cmocka_unit_test(ranks_and_threads_do_not_show_in_the_bits),
         cmocka_unit_test(short_batches_and_small_passes_neither),
         cmocka_unit_test(progress_is_told_step_by_step),

@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batch norm and what else images want, beyond what the references show: what
+// a layer does with its buffers, what it does for its neighbours, that kernels
+// have one result on every instruction set; and the nets of the recipes for
+// folders of images.
+
+#include "nn/formula.h"
+#include "nn/layer.h"
+#include "nn/reference.h"
+#include "nn/training.h"
+#include "support/isa.h"
+#include "train/alexnet.h"
+#include "train/resnet.h"
+#include "train/vgg.h"
+
+enum { N = 3, CHANNELS = 13, HEIGHT = 7, WIDTH = 5 };
+enum { WEIGHT, BIAS, MEAN, VARIANCE, NORM_PARAMS };
+
+// A batch norm alone, on images of one block.
+typedef struct trial {
+    cadre_layer_plan plan;
+    cadre_layer_state *state;
+    const float *params[NORM_PARAMS];
+    float values[NORM_PARAMS][CHANNELS];
+    float grads[NORM_PARAMS][CHANNELS];
+    cadre_matrix x;
+    cadre_matrix y;
+    cadre_matrix dy;
+    cadre_matrix dx;
+} trial;
+
+static cadre_matrix images(cadre_shape shape)
+{
+    int64_t columns = cadre_shape_columns(shape);
+    return (cadre_matrix){floats((size_t)(N * columns)), N, columns, columns};
+}
+
+// Where element (channel, pixel) lies in an image.
+static int64_t place(cadre_shape s, int64_t channel, int64_t pixel)
+{
+    return channel / s.block * s.height * s.width * s.block + pixel * s.block +
+           channel % s.block;
+}
+
+static void fill_images(uint32_t tag, cadre_shape s, cadre_matrix m)
+{
+    for (int64_t n = 0, k = 0; n < N; n++) {
+        for (int64_t c = 0; c < s.channels; c++) {
+            for (int64_t p = 0; p < s.height * s.width; p++, k++) {
+                cadre_matrix_row(m, n)[place(s, c, p)] =
+                    formula_value(tag, (size_t)k, 1.0f);
+            }
+        }
+    }
+}
+
+static void start(trial *t, int64_t block, bool relu)
+{
+    *t = (trial){0};
+    const cadre_layer layer = {.kind = "batch_norm2d"};
+    t->plan.ops = &cadre_batch_norm2d;
+    t->plan.n_params = NORM_PARAMS;
+    t->plan.then_relu = relu;
+    t->plan.in = (cadre_shape){CHANNELS, HEIGHT, WIDTH, block, 0};
+    snprintf(t->plan.name, sizeof(t->plan.name), "bn");
+    CHECK_OK(t->plan.ops->plan(&layer, &t->plan));
+    CHECK_OK(t->plan.ops->prepare(&t->plan, N, &t->state));
+    for (int p = 0; p < NORM_PARAMS; p++) {
+        formula_fill(FORMULA_PARAM + (uint32_t)p, CHANNELS, 1.0f, t->values[p]);
+        t->params[p] = t->values[p];
+    }
+    for (int c = 0; c < CHANNELS; c++) {
+        t->values[VARIANCE][c] = 1.5f + t->values[VARIANCE][c];
+    }
+    t->x = images(t->plan.in);
+    t->y = images(t->plan.in);
+    t->dy = images(t->plan.in);
+    t->dx = images(t->plan.in);
+    fill_images(FORMULA_X, t->plan.in, t->x);
+    fill_images(FORMULA_DY, t->plan.in, t->dy);
+}
+
+static void finish(trial *t)
+{
+    t->plan.ops->release(t->state);
+    cadre_free(t->x.data);
+    cadre_free(t->y.data);
+    cadre_free(t->dy.data);
+    cadre_free(t->dx.data);
+}
+
+static cadre_layer_call call_of(const trial *t, const cadre_pass *pass)
+{
+    return (cadre_layer_call){
+        .plan = &t->plan,
+        .state = t->state,
+        .params = t->params,
+        .x = cadre_matrix_read(t->x),
+        .y = cadre_matrix_read(t->y),
+        .dy = cadre_matrix_read(t->dy),
+        .pass = pass,
+    };
+}
+
+static void run(trial *t)
+{
+    static const cadre_pass trained;
+    const cadre_layer_call call = call_of(t, &trained);
+    CHECK_OK(t->plan.ops->forward(&call, t->y));
+    for (int p = 0; p < NORM_PARAMS; p++) {
+        CHECK_OK(t->plan.ops->param_gradient(&call, p, t->grads[p]));
+    }
+    CHECK_OK(t->plan.ops->input_gradient(&call, t->dx));
+}
+
+static size_t bytes_of(cadre_matrix m)
+{
+    return (size_t)(m.rows * m.columns) * sizeof(*m.data);
+}
+
+static void assert_same(const trial *a, const trial *b)
+{
+    assert_memory_equal(a->dx.data, b->dx.data, bytes_of(a->dx));
+    assert_memory_equal(a->grads, b->grads, sizeof(a->grads));
+}
+
+static const int64_t blocks[] = {1, 8, 16};
+enum { N_BLOCKS = sizeof(blocks) / sizeof(blocks[0]) };
+
+static void batch_norm_does_the_relu_both_ways(void **state)
+{
+    use_isa(state);
+    for (int k = 0; k < N_BLOCKS; k++) {
+        trial fused;
+        trial plain;
+        start(&fused, blocks[k], true);
+        start(&plain, blocks[k], false);
+        run(&fused);
+        run(&plain);
+        int64_t count = N * plain.y.columns;
+        int n_cut = 0;
+        for (int64_t i = 0; i < count; i++) {
+            bool cut = plain.y.data[i] <= 0.0f;
+            assert_true(fused.y.data[i] == (cut ? 0.0f : plain.y.data[i]));
+            plain.dy.data[i] = cut ? 0.0f : plain.dy.data[i];
+            n_cut += cut;
+        }
+        assert_in_range(n_cut, count / 5, count * 4 / 5);
+        run(&plain);
+        assert_same(&fused, &plain);
+        finish(&fused);
+        finish(&plain);
+    }
+}
+
+static void batch_norm_has_the_bits_of_the_plain_kernel(void **state)
+{
+    use_isa(state);
+    for (int k = 0; k < N_BLOCKS; k++) {
+        trial plain;
+        trial wide;
+        assert_true(cadre_isa_use(CADRE_ISA_PLAIN));
+        start(&plain, blocks[k], k == 1);
+        run(&plain);
+        start(&wide, blocks[k], k == 1);
+        use_isa(state);
+        run(&wide);
+        assert_same(&plain, &wide);
+        assert_memory_equal(plain.y.data, wide.y.data, bytes_of(wide.y));
+        finish(&plain);
+        finish(&wide);
+    }
+}
+
+static void without_training_the_running_statistics_count(void **state)
+{
+    (void)state;
+    for (int k = 0; k < N_BLOCKS; k++) {
+        trial t;
+        start(&t, blocks[k], false);
+        const cadre_layer_call call = call_of(&t, NULL);
+        CHECK_OK(t.plan.ops->forward(&call, t.y));
+        for (int c = 0; c < CHANNELS; c++) {
+            double r = 1.0 / sqrt((double)t.values[VARIANCE][c] + 1e-5);
+            int64_t at = place(t.plan.in, c, 3);
+            double x = (double)cadre_matrix_row(t.x, 1)[at];
+            double y = (x - (double)t.values[MEAN][c]) * r *
+                           (double)t.values[WEIGHT][c] +
+                       (double)t.values[BIAS][c];
+            double found = (double)cadre_matrix_row(t.y, 1)[at];
+            assert_true(fabs(found - y) < 1e-6);
+        }
+        finish(&t);
+    }
+}
+
+// What the last block has too much of.
+static void places_without_a_channel_stay_zero(void **state)
+{
+    (void)state;
+    trial t;
+    start(&t, 8, false);
+    run(&t);
+    for (int64_t n = 0; n < N; n++) {
+        for (int64_t p = 0; p < HEIGHT * WIDTH; p++) {
+            for (int64_t c = CHANNELS; c < 16; c++) {
+                int64_t at = place(t.plan.in, c, p);
+                assert_true(cadre_matrix_row(t.y, n)[at] == 0.0f);
+                assert_true(cadre_matrix_row(t.dx, n)[at] == 0.0f);
+            }
+        }
+    }
+    finish(&t);
+}
+
+static void a_constant_channel_is_no_division_by_zero(void **state)
+{
+    (void)state;
+    trial t;
+    start(&t, 8, false);
+    for (int64_t i = 0; i < N * t.x.columns; i++) {
+        t.x.data[i] = 3.25f;
+    }
+    run(&t);
+    for (int c = 0; c < CHANNELS; c++) {
+        float y = cadre_matrix_row(t.y, 0)[place(t.plan.in, c, 0)];
+        assert_true(y == t.values[BIAS][c]);
+        assert_true(t.grads[MEAN][c] == 3.25f * N);
+        assert_true(t.grads[VARIANCE][c] == 0.0f);
+        assert_true(isfinite(t.grads[WEIGHT][c]));
+    }
+    finish(&t);
+}
+
+// --- in a net ---
+
+static const cadre_layer normed[] = {
+    {.kind = "conv2d",
+        .name = "conv",
+        .width = 6,
+        .kernel = 3,
+        .padding = 1,
+        .no_bias = true},
+    {.kind = "batch_norm2d", .name = "bn"},
+    {.kind = "relu"},
+    {.kind = "global_avgpool2d"},
+    {.kind = "linear", .name = "fc", .width = 10},
+};
+
+enum { SIDE = 6, PIXELS = SIDE * SIDE, BATCH = 5 };
+
+// Passes of a leaf that is cut there.
+static void run_passes(training *t, const float *x, int first)
+{
+    int32_t labels[BATCH];
+    formula_labels(BATCH, 10, labels);
+    for (int part = 0; part < 2; part++) {
+        const cadre_pass pass = {
+            .x = x + part * first * PIXELS,
+            .labels = labels + part * first,
+            .n_samples = part == 0 ? first : BATCH - first,
+            .first = part == 0,
+            .last = part == 1,
+        };
+        (void)training_pass(t, &pass);
+    }
+}
+
+// The mean of a part, times its samples: by itself, and behind another part.
+static void passes_add_what_they_give_to_the_buffers(void **state)
+{
+    (void)state;
+    enum { FIRST = 2, RUNNING_MEAN = 3 };
+    cadre_net *net;
+    training t;
+    static float x[BATCH * PIXELS];
+    formula_fill(FORMULA_X, BATCH * PIXELS, 1.0f, x);
+    const cadre_shape image = {1, SIDE, SIDE, 1, 0};
+    CHECK_OK(cadre_net_create(normed, 5, image, 10, &net));
+    assert_string_equal(
+        cadre_net_param_at(net, RUNNING_MEAN)->name, "bn.running_mean");
+    assert_true(cadre_net_param_at(net, RUNNING_MEAN)->buffer);
+    training_start(&t, net, BATCH, BATCH);
+    for (int p = 0; p < t.n_params; p++) {
+        cadre_net_initialize(net, 1, p, t.params[p]);
+    }
+    float sum[6] = {0};
+    for (int s = 0; s < BATCH; s++) {
+        const cadre_pass one = {.x = x + s * PIXELS,
+            .labels = (int32_t[]){0},
+            .n_samples = 1,
+            .first = true,
+            .last = true};
+        (void)training_pass(&t, &one);
+        for (int c = 0; c < 6; c++) {
+            sum[c] += t.grads[RUNNING_MEAN][c];
+        }
+    }
+    run_passes(&t, x, FIRST);
+    for (int c = 0; c < 6; c++) {
+        double difference = (double)t.grads[RUNNING_MEAN][c] - (double)sum[c];
+        assert_true(fabs(difference) < 1e-5);
+    }
+    training_finish(&t);
+}
+
+static void refuses_what_makes_no_sense(void **state)
+{
+    (void)state;
+    static const struct {
+        cadre_layer layer;
+        const char *words;
+    } cases[] = {
+        {{.kind = "batch_norm2d"}, "batch_norm2d needs a name"},
+        {{.kind = "batch_norm2d", .name = "a", .groups = 2},
+            "batch_norm2d has no groups"},
+        {{.kind = "maxpool2d", .kernel = 2, .dilation = 2},
+            "maxpool2d has no dilation"},
+        {{.kind = "maxpool2d", .kernel = 2, .no_bias = true},
+            "maxpool2d has no no_bias"},
+        {{.kind = "conv2d", .name = "a", .width = 4, .kernel = 1, .groups = 3},
+            "from 6 to 4 channels in 3 groups"},
+        {{.kind = "conv2d", .name = "a", .width = 4, .kernel = 1, .groups = -1},
+            "in -1 groups"},
+        {{.kind = "conv2d",
+             .name = "a",
+             .width = 4,
+             .kernel = 3,
+             .dilation = 3},
+            "a window of 7 does not fit"},
+        {{.kind = "conv2d",
+             .name = "a",
+             .width = 4,
+             .kernel = 3,
+             .dilation = -1},
+            "dilation -1 makes no sense"},
+        {{.kind = "local_response_norm", .kernel = 5},
+            "local_response_norm has no kernel"},
+    };
+    const cadre_shape image = {6, SIDE, SIDE, 1, 0};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        cadre_net *net = NULL;
+        CHECK_FAILS(cadre_net_create(&cases[i].layer, 1, image, 10, &net),
+            CADRE_ERR_INVALID_ARG, cases[i].words);
+        assert_null(net);
+    }
+}
+
+// --- the nets of recipes ---
+
+typedef cadre_status (*builder)(
+    int width, cadre_shape image, int64_t n_classes, cadre_net **out);
+
+// Parameters of the papers' nets, and what a torchvision has for them.
+static void nets_have_as_many_parameters_as_in_their_papers(void **state)
+{
+    (void)state;
+    static const struct {
+        builder build;
+        int width;
+        int64_t count;
+    } cases[] = {
+        {cadre_resnet50_net, 64, 25557032},
+        {cadre_alexnet_net, 96, 60965224},
+        {cadre_vgg16_net, 64, 138357544},
+    };
+    const cadre_shape image = {3, 224, 224, 1, 0};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        cadre_net *net;
+        int64_t count = 0;
+        CHECK_OK(cases[i].build(cases[i].width, image, 1000, &net));
+        for (int p = 0; p < cadre_net_param_count(net); p++) {
+            const cadre_net_param *param = cadre_net_param_at(net, p);
+            count += param->buffer ? 0 : (int64_t)param->count;
+        }
+        assert_int_equal(count, cases[i].count);
+        cadre_net_destroy(net);
+    }
+    cadre_net *net = NULL;
+    CHECK_FAILS(cadre_alexnet_net(16, image, 10, &net), CADRE_ERR_INVALID_ARG,
+        "a multiple of 6");
+    assert_null(net);
+}
+
+// Twice PyTorch's bound, so that something arrives at the end of deep nets.
+static void fill_net(training *t)
+{
+    float bound = 1.0f;
+    for (int p = 0; p < t->n_params; p++) {
+        const cadre_net_param *param = cadre_net_param_at(t->net, p);
+        if (param->n_dims > 1) {
+            double fan_in = (double)param->count / (double)param->shape[0];
+            bound = (float)(2.0 / sqrt(fan_in));
+        }
+        formula_fill(
+            FORMULA_PARAM + (uint32_t)p, t->counts[p], bound, t->params[p]);
+        for (size_t k = 0; k < t->counts[p]; k++) {
+            t->params[p][k] += param->buffer ? 0.0f : param->init_value;
+        }
+    }
+}
+
+enum { PICTURES = 4 };
+
+static void start_small(training *t, builder build, int width, int64_t side)
+{
+    cadre_net *net;
+    const cadre_shape image = {3, side, side, 1, 0};
+    CHECK_OK(build(width, image, 10, &net));
+    training_start(t, net, PICTURES, PICTURES);
+    fill_net(t);
+}
+
+static double step_of_pictures(void *ctx, training *t, int step)
+{
+    const int *side = ctx;
+    size_t count = (size_t)(PICTURES * 3 * *side * *side);
+    float *x = floats(count);
+    int32_t labels[PICTURES];
+    formula_fill(FORMULA_X + 256 * (uint32_t)step, count, 1.0f, x);
+    formula_labels(PICTURES, 10, labels);
+    const cadre_pass whole = {x, labels, PICTURES, .first = true, .last = true};
+    double loss = training_pass(t, &whole) / PICTURES;
+    cadre_free(x);
+    return loss;
+}
+
+static void resnet50_agrees(void **state)
+{
+    (void)state;
+    int side = 64;
+    training t;
+    start_small(&t, cadre_resnet50_net, 8, side);
+    t.warmup = 1000;
+    assert_int_equal(
+        training_check(&t, "resnet50-small", step_of_pictures, &side), 0);
+    training_finish(&t);
+}
+
+// Without dropout, as a net is when nothing is trained.
+static void check_losses(const char *kind, builder build, int width, int side)
+{
+    training t;
+    start_small(&t, build, width, side);
+    size_t count = (size_t)(PICTURES * 3 * side * side);
+    float *x = floats(count);
+    int32_t labels[PICTURES];
+    float losses[PICTURES];
+    int32_t classes[PICTURES];
+    formula_fill(FORMULA_X, count, 1.0f, x);
+    formula_labels(PICTURES, 10, labels);
+    CHECK_OK(cadre_net_predict(t.worker, (const float *const *)t.params, x,
+        labels, PICTURES, losses, classes));
+    cadre_free(x);
+
+    static reference r;
+    int seen = 0;
+    FILE *file = references_open();
+    while (read_reference(file, &r)) {
+        if (strcmp(r.kind, kind) == 0) {
+            compare(&r, losses, PICTURES);
+            seen++;
+        }
+    }
+    fclose(file);
+    assert_int_equal(seen, 1);
+    training_finish(&t);
+}
+
+static void alexnet_and_vgg16_agree(void **state)
+{
+    (void)state;
+    check_losses("alexnet-small", cadre_alexnet_net, 6, 67);
+    check_losses("vgg16-small", cadre_vgg16_net, 4, 32);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ON_EVERY_ISA(batch_norm_does_the_relu_both_ways),
+        ON_EVERY_ISA(batch_norm_has_the_bits_of_the_plain_kernel),
+        cmocka_unit_test(without_training_the_running_statistics_count),
+        cmocka_unit_test(places_without_a_channel_stay_zero),
+        cmocka_unit_test(a_constant_channel_is_no_division_by_zero),
+        cmocka_unit_test(passes_add_what_they_give_to_the_buffers),
+        cmocka_unit_test(refuses_what_makes_no_sense),
+        cmocka_unit_test(nets_have_as_many_parameters_as_in_their_papers),
+        cmocka_unit_test(resnet50_agrees),
+        cmocka_unit_test(alexnet_and_vgg16_agree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
