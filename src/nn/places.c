@@ -203,27 +203,33 @@ static bool is_missing(const survey *s, int layer)
     return layer >= 0 && life_of(s, kept_owner(s->net, layer))->count == 0;
 }
 
-// Computes again what a layer's backward reads and is not there: all from what
-// was kept before it to the last that shares its memory.
+// The last layer whose output a layer's backward reads and is not there, or -1.
+static int missing_for(const survey *s, int layer)
+{
+    const cadre_layer_plan *plan = &s->net->layers[layer];
+    if (reads_output(plan) && is_missing(s, layer)) {
+        return layer;
+    }
+    return reads_input(plan) && is_missing(s, layer - 1) ? layer - 1 : -1;
+}
+
+// Computes it again, with all from what was kept before it to the last that
+// shares its memory.
 static void compute_again(const survey *s, int layer)
 {
     const cadre_net *net = s->net;
-    const cadre_layer_plan *plan = &net->layers[layer];
-    int last = layer;
-    if (!reads_output(plan) || !is_missing(s, layer)) {
-        if (!reads_input(plan) || !is_missing(s, layer - 1)) {
-            return;
-        }
-        last = layer - 1;
+    int last = missing_for(s, layer);
+    if (last < 0) {
+        return;
+    }
+    int first = last;
+    while (first > 0 && is_recomputed(net, first - 1)) {
+        first--;
     }
     int owner_of_last = output_owner(net, last).layer;
     while (last + 1 < net->n_layers &&
            output_owner(net, last + 1).layer == owner_of_last) {
         last++;
-    }
-    int first = last;
-    while (first > 0 && is_recomputed(net, first - 1)) {
-        first--;
     }
     for (int l = first; l <= last; l++) {
         use_kept(s, l - 1);
