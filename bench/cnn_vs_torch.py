@@ -42,10 +42,10 @@ def philox(seed, stream, a, b):
     return c[0]
 
 
-def sample_at(position):
+def sample_at(position, n_train=N_TRAIN):
     """The sample at a position of the first epoch (src/data/deal.c)."""
     bits = 0
-    while 1 << (2 * bits) < N_TRAIN:
+    while 1 << (2 * bits) < n_train:
         bits += 1
     mask = (1 << bits) - 1
     while True:
@@ -54,7 +54,7 @@ def sample_at(position):
             mixed = left ^ (philox(SEED, ORDER, 0, step << 32 | right) & mask)
             left, right = right, mixed
         position = left << bits | right
-        if position < N_TRAIN:
+        if position < n_train:
             return position
 
 

@@ -97,6 +97,8 @@ static const key keys[] = {
     {"model.context", KEY_INT, AT(model_context), 0, 1048576, .help = "bytes of a sample of text"},
 
     {"data.path", KEY_PATH, AT(data_path), .help = "folder with the data; '': its package's"},
+    {"data.tokenizer", KEY_PATH, AT(data_tokenizer), .help = "its folder; '': a text's bytes"},
+    {"data.cache", KEY_PATH, AT(data_cache), .help = "file where a text's tokens are kept"},
     {"data.drop_last", KEY_FLAG, AT(data_drop_last), .help = "drop an epoch's short last batch"},
     {"data.side", KEY_INT, AT(data_side), 0, 1024, .help = "pixels of an image's side; folders only"},
     {"data.augment", KEY_FLAG, AT(data_augment), .help = "random parts of images; folders only"},
@@ -108,6 +110,7 @@ static const key keys[] = {
     {"train.label_smoothing", KEY_REAL, AT(label_smoothing), 0, 1, .below = true, .help = "part of a label that all classes share"},
     {"train.seed", KEY_SEED, AT(seed), .help = "of order and initial values"},
     {"train.precision", KEY_FIXED, .choices = precisions, .help = "of the computation"},
+    {"train.recompute", KEY_FLAG, AT(recompute), .help = "keep less for backward, compute it again; never bits"},
     {"train.eval_every", KEY_COUNT, AT(eval_every), 0, 1e15, .help = "steps; 0: at the end only"},
     {"train.log_every", KEY_COUNT, AT(log_every), 1, 1e15, .help = "steps"},
 

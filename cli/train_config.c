@@ -146,8 +146,12 @@ bool train_config_make(
     if (w->trace != NULL && !read_trace(w->trace, config)) {
         return false;
     }
-    if (config->data_path[0] != '\0' && !path_settle(config->data_path)) {
-        return refuse("data.path is too long when made absolute");
+    char *const paths[] = {
+        config->data_path, config->data_tokenizer, config->data_cache};
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        if (paths[i][0] != '\0' && !path_settle(paths[i])) {
+            return refuse("a path of data is too long when made absolute");
+        }
     }
     int n = w->out == NULL
                 ? 0

@@ -79,7 +79,7 @@ class Cadre:
         with tempfile.TemporaryDirectory(prefix="cadre-bench-") as folder:
             out = pathlib.Path(folder) / "run"
             process = subprocess.Popen(
-                self.command(out, "--steps", "1000000", *arguments),
+                self.command(out, "--steps", "100000", *arguments),
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 env=environment(), text=True)
             try:

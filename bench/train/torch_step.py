@@ -159,15 +159,23 @@ def load(model, row, path):
         p.data.copy_(theirs[name])
 
 
+def idx(name, header_bytes, *shape):
+    """A file's bytes, in memory once."""
+    with gzip.open(FASHION + name) as f:
+        f.read(header_bytes)
+        x = np.empty(shape, np.uint8)
+        view = memoryview(x).cast("B")
+        done = 0
+        while done < len(view):
+            done += f.readinto(view[done : done + (1 << 20)])
+    return torch.from_numpy(x)
+
+
 class Images:
     def __init__(self):
-        with gzip.open(FASHION + "images-idx3-ubyte.gz") as f:
-            x = np.frombuffer(f.read(), np.uint8, offset=16)
-        with gzip.open(FASHION + "labels-idx1-ubyte.gz") as f:
-            y = np.frombuffer(f.read(), np.uint8, offset=8)
-        self.y = torch.from_numpy(y.astype("int64"))
-        self.x = torch.from_numpy(x.reshape(-1, 1, 28, 28).copy())
-        self.n = len(y)
+        self.n = 60000
+        self.x = idx("images-idx3-ubyte.gz", 16, self.n, 1, 28, 28)
+        self.y = idx("labels-idx1-ubyte.gz", 8, self.n).long()
 
     def take(self, index):
         return (self.x[index].float() / 255 - 0.2860) / 0.3530, self.y[index]

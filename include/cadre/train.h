@@ -40,11 +40,13 @@ typedef struct cadre_train_config {
     int threads;                // --threads, at least 1
     char out[CADRE_PATH_BYTES]; // --out: the run's folder; "": no files
 
-    char data_path[CADRE_PATH_BYTES]; // data.path; "": the package's place
-    bool data_drop_last;              // data.drop_last
-    int data_side;                    // data.side; 0: no folder of images
-    bool data_augment;                // data.augment
-    cadre_damaged data_damaged;       // data.damaged
+    char data_path[CADRE_PATH_BYTES];      // data.path; "": the package's place
+    char data_tokenizer[CADRE_PATH_BYTES]; // data.tokenizer; "": bytes
+    char data_cache[CADRE_PATH_BYTES];     // data.cache; "": none
+    bool data_drop_last;                   // data.drop_last
+    int data_side;                         // data.side; 0: no folder of images
+    bool data_augment;                     // data.augment
+    cadre_damaged data_damaged;            // data.damaged
 
     int model_layers;  // model.layers; 0: the recipe's
     int model_width;   // model.width; 0: the recipe's
@@ -55,6 +57,7 @@ typedef struct cadre_train_config {
 
     int64_t global_batch; // train.global_batch
     int64_t micro_batch;  // train.micro_batch; 0: the whole leaf
+    bool recompute;       // train.recompute; never bits
     int threads_per_leaf; // train.threads_per_leaf; only 1 is built
     uint64_t seed;        // train.seed
     // train.label_smoothing: the part of a label that all classes share
@@ -239,7 +242,7 @@ CADRE_API CADRE_MUST_CHECK cadre_status cadre_evaluate(cadre_group *world,
 
 typedef struct cadre_generate_options {
     const char *prompt; // at least one byte, which are not written again
-    int64_t length;     // bytes to write
+    int64_t length;     // bytes to write; tokens if data.tokenizer is given
     double temperature; // 0: always the likeliest byte; 1: as it learned
     int top_k;          // only the so many likeliest are drawn; 0: all
     uint64_t seed;      // of what is drawn

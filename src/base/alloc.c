@@ -8,6 +8,7 @@
 #include <string.h>
 
 static atomic_uint_fast64_t calls;
+static _Thread_local uint64_t bytes;
 static atomic_int_fast64_t failing = -1; // allocations until one fails
 
 static int must_fail(void)
@@ -41,6 +42,7 @@ void *cadre_alloc(size_t nbytes)
         return no_memory(nbytes);
     }
     memset(block, 0, rounded);
+    bytes += nbytes;
     return block;
 }
 
@@ -78,6 +80,11 @@ void cadre_free(void *block)
 uint64_t cadre_alloc_calls(void)
 {
     return atomic_load_explicit(&calls, memory_order_relaxed);
+}
+
+uint64_t cadre_alloc_bytes(void)
+{
+    return bytes;
 }
 
 void cadre_alloc_fail_after(int64_t n)

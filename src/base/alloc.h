@@ -3,8 +3,9 @@
 // All memory comes from here.  Every block is zeroed, aligned to a cache line
 // and given back by cadre_free().
 //
-// A test can make the n-th allocation fail and can count allocations, which is
-// how "no allocation in the step loop" is proved.
+// A test can make the n-th allocation fail and can count allocations and their
+// bytes, which is how "no allocation in the step loop" is proved, and that what
+// is planned is what is allocated.
 //
 // Threads: any.
 
@@ -37,6 +38,9 @@ void cadre_free(void *block);
 
 /** Allocations since the program began. */
 uint64_t cadre_alloc_calls(void);
+
+/** Bytes that the calling thread has asked for since it began. */
+uint64_t cadre_alloc_bytes(void);
 
 /** Lets n more allocations pass and fails the one after; -1: none fails. */
 void cadre_alloc_fail_after(int64_t n);

@@ -28,6 +28,8 @@ typedef struct cadre_dataset_options {
     bool augment;      // images from a folder, of the training split
     bool skip_damaged; // images from a folder; false: a damaged one is refused
     uint64_t seed;     // of augmentation
+    const char *tokenizer; // of text: its folder; NULL: bytes
+    const char *cache;     // of text: a file for its tokens; NULL: none
 } cadre_dataset_options;
 
 /** Which sample is read, and in which pass over the data. */
@@ -57,8 +59,9 @@ struct cadre_dataset {
     int64_t channels;
     int64_t height;
     int64_t width;
-    int64_t tokens;   // of a text: labels that a sample has; 0: one
-    int64_t n_masked; // of a text: labels that there are, if not all
+    int64_t tokens;         // of a text: labels that a sample has; 0: one
+    int64_t n_masked;       // of a text: labels that there are, if not all
+    double bytes_per_token; // of a text
     int64_t n_classes;
     uint64_t content_hash; // part of the identity of a run
     bool decodes;          // reading a sample is work for several threads

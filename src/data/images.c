@@ -10,6 +10,7 @@
 #include "data/image_list.h"
 #include "data/picture.h"
 #include "data/resample.h"
+#include "data/whole_file.h"
 #include "kernel/vector.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -136,17 +137,8 @@ static cadre_status read_open(
         return cadre_fail(
             CADRE_ERR_CORRUPT, "has more than %d bytes", (int)MOST_FILE_BYTES);
     }
-    size_t wanted = (size_t)expected;
-    CADRE_TRY(make_room(b, wanted));
-    for (size_t used = 0; used < wanted;) {
-        ssize_t n = read(fd, b->file + used, wanted - used);
-        if (n == 0 || (n < 0 && errno != EINTR)) {
-            return cadre_fail_errno(CADRE_ERR_IO, n == 0 ? EIO : errno,
-                "cannot read '%s' to its end", path);
-        }
-        used += n > 0 ? (size_t)n : 0;
-    }
-    return CADRE_OK;
+    CADRE_TRY(make_room(b, (size_t)expected));
+    return cadre_whole_file_fill(fd, path, b->file, (size_t)expected);
 }
 
 static cadre_status read_picture(const char *path, int64_t nbytes, desk *b)

@@ -162,12 +162,15 @@ static bool next_errand(cadre_loader *loader, errand *out)
     return found;
 }
 
+// A sample that could not be read stays missing, so that nobody takes its step
+// for whole.
 static void finish_errand(
     cadre_loader *loader, const errand *e, cadre_status status)
 {
     pthread_mutex_lock(&loader->mu);
-    e->slot->n_missing--;
-    if (status != CADRE_OK && loader->failed == CADRE_OK) {
+    if (status == CADRE_OK) {
+        e->slot->n_missing--;
+    } else if (loader->failed == CADRE_OK) {
         loader->failed = status;
         snprintf(loader->text, sizeof(loader->text), "%s", cadre_error_text());
     }

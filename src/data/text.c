@@ -4,14 +4,13 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
-#include "base/file.h"
 #include "base/hash.h"
 #include "data/program.h"
-#include <errno.h>
+#include "data/token_text.h"
+#include "data/tokens.h"
+#include "data/whole_file.h"
 #include <inttypes.h>
 #include <stdbool.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { CLASSES = 256 };
 
@@ -34,53 +33,23 @@ static const text *as_const_text(const cadre_dataset *dataset)
     return (const text *)dataset;
 }
 
-static cadre_status read_open(int fd, const char *path, text *t, size_t *nbytes)
+static cadre_status read_file(const char *path, uint8_t **bytes, size_t *nbytes)
 {
-    struct stat about;
-    if (fstat(fd, &about) != 0) {
-        return cadre_fail_errno(CADRE_ERR_IO, errno, "cannot read '%s'", path);
-    }
-    if (about.st_size < 1 || about.st_size > MOST_BYTES) {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "'%s' has %" PRId64 " bytes; a text of 1 to %d bytes is wanted",
-            path, (int64_t)about.st_size, (int)MOST_BYTES);
-    }
-    size_t wanted = (size_t)about.st_size;
-    t->bytes = cadre_alloc(wanted);
-    if (t->bytes == NULL) {
-        return CADRE_ERR_NO_MEMORY;
-    }
-    for (*nbytes = 0; *nbytes < wanted;) {
-        ssize_t n = read(fd, t->bytes + *nbytes, wanted - *nbytes);
-        if (n == 0 || (n < 0 && errno != EINTR)) {
-            return cadre_fail_errno(CADRE_ERR_IO, n == 0 ? EIO : errno,
-                "cannot read '%s' to its end", path);
-        }
-        *nbytes += n > 0 ? (size_t)n : 0;
-    }
-    return CADRE_OK;
+    cadre_status status =
+        cadre_whole_file_read(path, MOST_BYTES, bytes, nbytes);
+    return status == CADRE_OK
+               ? status
+               : cadre_fail(status, "%s; data.path has to name a file of text",
+                     cadre_error_text());
 }
 
-static cadre_status read_file(const char *path, text *t, size_t *nbytes)
-{
-    int fd;
-    cadre_status status = cadre_regular_file_open(path, &fd);
-    if (status != CADRE_OK) {
-        return cadre_fail(status, "%s; data.path has to name a file of text",
-            cadre_error_text());
-    }
-    status = read_open(fd, path, t, nbytes);
-    close(fd);
-    return status;
-}
-
-static cadre_status read_bible(text *t, size_t *nbytes)
+static cadre_status read_bible(uint8_t **bytes, size_t *nbytes)
 {
     enum { TIMEOUT_MS = 60000 };
     static const char *const argv[] = {
         "/usr/bin/bible", "-f", "Gen1:1-Rev22:21", NULL};
     cadre_status status =
-        cadre_program_output(argv, MOST_BYTES, TIMEOUT_MS, &t->bytes, nbytes);
+        cadre_program_output(argv, MOST_BYTES, TIMEOUT_MS, bytes, nbytes);
     return status == CADRE_ERR_NOT_FOUND
                ? cadre_fail(status,
                      "%s; install the Debian package bible-kjv, or set "
@@ -89,19 +58,35 @@ static cadre_status read_bible(text *t, size_t *nbytes)
                : status;
 }
 
-static cadre_status cut(
-    text *t, size_t nbytes, cadre_split split, int64_t context)
+cadre_status cadre_text_read(const char *path, uint8_t **bytes, size_t *nbytes)
 {
-    size_t n_train = nbytes * 95 / 100;
-    bool trains = split == CADRE_SPLIT_TRAIN;
-    t->first = t->bytes + (trains ? 0 : n_train);
-    int64_t n = (int64_t)(trains ? n_train : nbytes - n_train);
-    if (context < 1 || n <= context) {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "the %s part of the text has %" PRId64
-            " bytes, too few for samples of model.context %" PRId64,
-            trains ? "training" : "test", n, context);
-    }
+    return path == NULL ? read_bible(bytes, nbytes)
+                        : read_file(path, bytes, nbytes);
+}
+
+cadre_status cadre_text_cut(int64_t count, const char *what,
+    const cadre_dataset_options *options, int64_t *first, int64_t *n)
+{
+    int64_t n_train = count / 100 * 95 + count % 100 * 95 / 100;
+    bool trains = options->split == CADRE_SPLIT_TRAIN;
+    *first = trains ? 0 : n_train;
+    *n = trains ? n_train : count - n_train;
+    return options->context >= 1 && *n > options->context
+               ? CADRE_OK
+               : cadre_fail(CADRE_ERR_INVALID_ARG,
+                     "the %s part of the text has %" PRId64
+                     " %s, too few for samples of model.context %" PRId64,
+                     trains ? "training" : "test", *n, what, options->context);
+}
+
+static cadre_status cut(
+    text *t, size_t nbytes, const cadre_dataset_options *options)
+{
+    const int64_t context = options->context;
+    int64_t first;
+    int64_t n;
+    CADRE_TRY(cadre_text_cut((int64_t)nbytes, "bytes", options, &first, &n));
+    t->first = t->bytes + first;
     t->base = (cadre_dataset){
         .ops = &cadre_text,
         .n_samples = (n - 1) / context,
@@ -111,6 +96,7 @@ static cadre_status cut(
         .width = 1,
         .tokens = context,
         .n_classes = CLASSES,
+        .bytes_per_token = 1,
         .content_hash = cadre_hash(t->first, (size_t)n, 0),
     };
     return CADRE_OK;
@@ -123,19 +109,17 @@ static void close_text(cadre_dataset *dataset)
     cadre_free(t);
 }
 
-static cadre_status open_text(
+static cadre_status open_bytes(
     const cadre_dataset_options *options, cadre_dataset **out)
 {
-    const char *path = options->path;
     text *t = cadre_alloc(sizeof(*t));
     if (t == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
     size_t nbytes = 0;
-    cadre_status status =
-        path == NULL ? read_bible(t, &nbytes) : read_file(path, t, &nbytes);
+    cadre_status status = cadre_text_read(options->path, &t->bytes, &nbytes);
     if (status == CADRE_OK) {
-        status = cut(t, nbytes, options->split, options->context);
+        status = cut(t, nbytes, options);
     }
     if (status != CADRE_OK) {
         close_text(&t->base);
@@ -143,6 +127,21 @@ static cadre_status open_text(
     }
     *out = &t->base;
     return CADRE_OK;
+}
+
+static cadre_status open_text(
+    const cadre_dataset_options *options, cadre_dataset **out)
+{
+    bool in_tokens =
+        options->path != NULL && cadre_tokens_are_in(options->path);
+    if (options->cache != NULL && (in_tokens || options->tokenizer == NULL)) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "data.cache is given, but %s there are no tokens to keep",
+            in_tokens ? "of a file of tokens" : "without data.tokenizer");
+    }
+    return in_tokens || options->tokenizer != NULL
+               ? cadre_token_text_open(options, out)
+               : open_bytes(options, out);
 }
 
 static cadre_status read_text(

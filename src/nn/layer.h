@@ -51,7 +51,8 @@ struct cadre_layer_plan {
     int first_param;              // its first parameter in the net
     int n_params;                 // as its kind has, or fewer; set by plan()
     bool passes_down;             // its input's gradient is wanted
-    size_t scratch;               // floats that a call wants; set by plan()
+    bool recomputed; // its output is not kept: backward computes it again
+    size_t scratch;  // floats that a call wants; set by plan()
 };
 
 /**

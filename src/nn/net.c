@@ -299,6 +299,22 @@ void cadre_net_destroy(cadre_net *net)
     }
 }
 
+// What an "add" makes is kept, and so is whatever shares its memory.
+void cadre_net_recompute(cadre_net *net)
+{
+    bool inside = false;
+    for (int l = 0; l < net->n_layers; l++) {
+        const cadre_layer_ops *ops = net->layers[l].ops;
+        inside = inside && ops != &cadre_add;
+        net->layers[l].recomputed = inside;
+        for (int k = l; ops == &cadre_add && net->layers[k].ops->in_place;
+             k--) {
+            net->layers[k - 1].recomputed = false;
+        }
+        inside = inside || ops == &cadre_residual;
+    }
+}
+
 int cadre_net_param_count(const cadre_net *net)
 {
     return net->n_params;

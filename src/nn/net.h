@@ -106,6 +106,13 @@ cadre_status cadre_net_create(const cadre_layer *layers, int n_layers,
     cadre_shape input, int64_t n_classes, cadre_net **out);
 void cadre_net_destroy(cadre_net *net); // NULL is allowed
 
+/**
+ * Lets training passes keep nothing that is computed between a "residual" and
+ * its "add", but compute it again when backward comes there: less memory, more
+ * time, the same bits.  Before there is a worker.
+ */
+void cadre_net_recompute(cadre_net *net);
+
 int cadre_net_param_count(const cadre_net *net);
 const cadre_net_param *cadre_net_param_at(const cadre_net *net, int index);
 

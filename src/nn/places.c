@@ -10,6 +10,7 @@
 // The buffers of a layer; its losses belong to the last.
 typedef enum buffer {
     OUTPUT,
+    AGAIN, // the output, computed again
     GRADIENT,
     PAST,
     SCRATCH_FORWARD,
@@ -25,6 +26,7 @@ typedef struct survey {
     const size_t *scratch; // of each layer
     int moment;
     cadre_lifetime *lives; // N_BUFFERS for each layer
+    cadre_places *places;  // that come of it
 } survey;
 
 // A buffer, and whose it is.
@@ -166,6 +168,74 @@ static void forward(const survey *s, int layer)
     }
 }
 
+static bool is_recomputed(const cadre_net *net, int layer)
+{
+    return net->layers[output_owner(net, layer).layer].recomputed;
+}
+
+// Where backward finds a layer's output.
+static owner kept_owner(const cadre_net *net, int layer)
+{
+    owner of = output_owner(net, layer);
+    return is_recomputed(net, layer) ? (owner){of.layer, AGAIN} : of;
+}
+
+static void use_kept(const survey *s, int layer)
+{
+    if (layer >= 0) {
+        use(s, kept_owner(s->net, layer), activation(s, layer));
+    }
+}
+
+static bool reads_output(const cadre_layer_plan *plan)
+{
+    return plan->ops->keeps_output ||
+           (plan->then_relu && plan->ops->masks_gradient);
+}
+
+static bool reads_input(const cadre_layer_plan *plan)
+{
+    return !plan->ops->in_place && !plan->ops->forgets_input;
+}
+
+static bool is_missing(const survey *s, int layer)
+{
+    return layer >= 0 && life_of(s, kept_owner(s->net, layer))->count == 0;
+}
+
+// Computes again what a layer's backward reads and is not there: all from what
+// was kept before it to the last that shares its memory.
+static void compute_again(const survey *s, int layer)
+{
+    const cadre_net *net = s->net;
+    const cadre_layer_plan *plan = &net->layers[layer];
+    int last = layer;
+    if (!reads_output(plan) || !is_missing(s, layer)) {
+        if (!reads_input(plan) || !is_missing(s, layer - 1)) {
+            return;
+        }
+        last = layer - 1;
+    }
+    int owner_of_last = output_owner(net, last).layer;
+    while (last + 1 < net->n_layers &&
+           output_owner(net, last + 1).layer == owner_of_last) {
+        last++;
+    }
+    int first = last;
+    while (first > 0 && is_recomputed(net, first - 1)) {
+        first--;
+    }
+    for (int l = first; l <= last; l++) {
+        use_kept(s, l - 1);
+        use_kept(s, l);
+        if (!net->layers[l].ops->scratch_is_late) {
+            use_own(s, layer, SCRATCH_BACKWARD, s->scratch[l]);
+        }
+    }
+    s->places->layers[layer].again_first = first;
+    s->places->layers[layer].again_count = last + 1 - first;
+}
+
 static size_t largest_param(const cadre_net *net, const cadre_layer_plan *plan)
 {
     size_t most = 0;
@@ -180,13 +250,13 @@ static void backward(const survey *s, int layer)
 {
     const cadre_net *net = s->net;
     const cadre_layer_plan *plan = &net->layers[layer];
+    compute_again(s, layer);
     use_gradient(s, layer);
-    if (plan->ops->keeps_output ||
-        (plan->then_relu && plan->ops->masks_gradient)) {
-        use_output(s, layer);
+    if (reads_output(plan)) {
+        use_kept(s, layer);
     }
-    if (!plan->ops->in_place && !plan->ops->forgets_input) {
-        use_output(s, layer - 1);
+    if (reads_input(plan)) {
+        use_kept(s, layer - 1);
     }
     if (plan->ops == &cadre_add) {
         use(s, left_owner(net, layer), activation(s, layer));
@@ -229,23 +299,22 @@ static size_t offset_of(const survey *s, owner of)
     return life_of(s, of)->offset;
 }
 
-static cadre_layer_places places_of(const survey *s, int layer)
+static void set_places(const survey *s, int layer)
 {
     const cadre_net *net = s->net;
     const cadre_layer_ops *ops = net->layers[layer].ops;
-    cadre_layer_places places = {
-        .output = offset_of(s, output_owner(net, layer)),
-        .gradient = offset_of(s, gradient_owner(net, layer)),
-        .scratch = {offset_of(s, (owner){layer, SCRATCH_FORWARD}),
-            offset_of(s, (owner){layer, SCRATCH_BACKWARD})},
-        .addend = offset_of(s, (owner){layer, ADDEND}),
-    };
+    cadre_layer_places *places = &s->places->layers[layer];
+    places->output = offset_of(s, output_owner(net, layer));
+    places->kept = offset_of(s, kept_owner(net, layer));
+    places->gradient = offset_of(s, gradient_owner(net, layer));
+    places->scratch[0] = offset_of(s, (owner){layer, SCRATCH_FORWARD});
+    places->scratch[1] = offset_of(s, (owner){layer, SCRATCH_BACKWARD});
+    places->addend = offset_of(s, (owner){layer, ADDEND});
     if (ops == &cadre_add) {
-        places.past = offset_of(s, left_owner(net, layer));
+        places->past = offset_of(s, left_owner(net, layer));
     } else if (ops == &cadre_residual) {
-        places.past = offset_of(s, past_owner(net, layer));
+        places->past = offset_of(s, past_owner(net, layer));
     }
-    return places;
 }
 
 cadre_status cadre_places_create(const cadre_net *net, int64_t n_samples,
@@ -258,22 +327,22 @@ cadre_status cadre_places_create(const cadre_net *net, int64_t n_samples,
         .scratch = scratch,
         .lives = cadre_alloc_array(n_layers * N_BUFFERS, sizeof(s.lives[0])),
     };
-    cadre_places *places =
-        cadre_alloc_flex(sizeof(*places), n_layers, sizeof(places->layers[0]));
+    s.places = cadre_alloc_flex(
+        sizeof(*s.places), n_layers, sizeof(s.places->layers[0]));
     cadre_status status = CADRE_ERR_NO_MEMORY;
-    if (s.lives != NULL && places != NULL) {
+    if (s.lives != NULL && s.places != NULL) {
         walk(&s, training);
         status = cadre_lifetimes_place(
-            s.lives, n_layers * N_BUFFERS, &places->count);
+            s.lives, n_layers * N_BUFFERS, &s.places->count);
     }
     if (status == CADRE_OK) {
-        places->losses = offset_of(&s, (owner){net->n_layers - 1, LOSSES});
+        s.places->losses = offset_of(&s, (owner){net->n_layers - 1, LOSSES});
         for (int l = 0; l < net->n_layers; l++) {
-            places->layers[l] = places_of(&s, l);
+            set_places(&s, l);
         }
-        *out = places;
+        *out = s.places;
     } else {
-        cadre_free(places);
+        cadre_free(s.places);
     }
     cadre_free(s.lives);
     return status;

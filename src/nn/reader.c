@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/thread.h"
 #include "nn/plan.h"
+#include <string.h>
 
 // Rows that go through the net at a time: a block of queries.
 enum { MOST_ROWS = 64 };
@@ -141,11 +142,32 @@ static cadre_matrix output_of(
         n_rows, cadre_shape_columns(shape), stride};
 }
 
+// The layer whose output is there already, and is this one's as well, or -1.
+static int same_as(const cadre_layer_plan *plan, int layer)
+{
+    return plan->ops == &cadre_shortcut ? plan->partner
+           : plan->done                 ? layer - 1
+                                        : -1;
+}
+
+static void copy(cadre_matrix from, cadre_matrix to)
+{
+    for (int64_t n = 0; n < to.rows; n++) {
+        memcpy(cadre_matrix_row(to, n), cadre_matrix_row(from, n),
+            (size_t)to.columns * sizeof(*to.data));
+    }
+}
+
 static cadre_status read_rows(cadre_net_reader *r, const float *const *params,
     const float *tokens, int64_t n_rows)
 {
     for (int l = 0; l < r->net->n_layers; l++) {
         const cadre_layer_plan *plan = &r->net->layers[l];
+        const int same = same_as(plan, l);
+        if (same >= 0) {
+            copy(output_of(r, same, n_rows), output_of(r, l, n_rows));
+            continue;
+        }
         cadre_layer_call call = {
             .plan = plan,
             .state = r->states[l],

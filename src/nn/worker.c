@@ -237,10 +237,14 @@ static cadre_status set_out(cadre_net_worker *w, const float *const *params,
     return CADRE_OK;
 }
 
-static cadre_matrix output_of(const journey *j, int layer)
+typedef enum direction { FORWARD, BACKWARD } direction;
+
+static cadre_matrix output_of(const journey *j, int layer, direction which)
 {
-    return activation(j->block + j->places->layers[layer].output,
-        j->samples.rows, j->net->layers[layer].out);
+    const cadre_layer_places *places = &j->places->layers[layer];
+    size_t offset = which == FORWARD ? places->output : places->kept;
+    return activation(
+        j->block + offset, j->samples.rows, j->net->layers[layer].out);
 }
 
 static cadre_matrix gradient_of(const journey *j, int layer)
@@ -256,8 +260,6 @@ static cadre_matrix past_gradient(const journey *j, int layer)
         j->net->layers[layer].out);
 }
 
-typedef enum direction { FORWARD, BACKWARD } direction;
-
 // A layer's part, but for what one direction alone knows.
 static cadre_layer_call call_of(const journey *j, int layer, direction which)
 {
@@ -267,7 +269,7 @@ static cadre_layer_call call_of(const journey *j, int layer, direction which)
         .state = j->states[layer],
         .params = j->params + plan->first_param,
         .x = layer == 0 ? j->samples
-                        : cadre_matrix_read(output_of(j, layer - 1)),
+                        : cadre_matrix_read(output_of(j, layer - 1, which)),
         .pass = j->pass,
         .scratch = j->block + j->places->layers[layer].scratch[which],
     };
@@ -278,9 +280,22 @@ static cadre_status forward(const journey *j)
     for (int l = 0; l < j->net->n_layers; l++) {
         cadre_layer_call call = call_of(j, l, FORWARD);
         if (call.plan->ops == &cadre_add) {
-            call.past = output_of(j, call.plan->partner);
+            call.past = output_of(j, call.plan->partner, FORWARD);
         }
-        CADRE_TRY(call.plan->ops->forward(&call, output_of(j, l)));
+        CADRE_TRY(call.plan->ops->forward(&call, output_of(j, l, FORWARD)));
+    }
+    return CADRE_OK;
+}
+
+// Computes what a layer's backward reads and was not kept.
+static cadre_status compute_again(const journey *j, int layer)
+{
+    const cadre_layer_places *places = &j->places->layers[layer];
+    for (int i = 0; i < places->again_count; i++) {
+        int l = places->again_first + i;
+        cadre_layer_call call = call_of(j, l, BACKWARD);
+        call.scratch = j->block + places->scratch[BACKWARD];
+        CADRE_TRY(call.plan->ops->forward(&call, output_of(j, l, BACKWARD)));
     }
     return CADRE_OK;
 }
@@ -327,8 +342,9 @@ static cadre_status backward(
 {
     const cadre_net *net = j->net;
     for (int l = net->n_layers - 1; l >= net->first_trained; l--) {
+        CADRE_TRY(compute_again(j, l));
         cadre_layer_call call = call_of(j, l, BACKWARD);
-        call.y = cadre_matrix_read(output_of(j, l));
+        call.y = cadre_matrix_read(output_of(j, l, BACKWARD));
         call.dy = cadre_matrix_read(gradient_of(j, l));
         if (call.plan->ops == &cadre_add || call.plan->ops == &cadre_residual) {
             call.past = past_gradient(j, l);
@@ -345,7 +361,7 @@ static cadre_status backward(
 // The scores of all classes.
 static cadre_matrix_view scores(const journey *j)
 {
-    return cadre_matrix_read(output_of(j, j->net->n_layers - 1));
+    return cadre_matrix_read(output_of(j, j->net->n_layers - 1, FORWARD));
 }
 
 // The losses, and the gradient of the scores, which may lie where they lay.

@@ -290,11 +290,15 @@ static cadre_factors decide(
 }
 
 // Moves what comes behind the control exchange: until all of it is done, or with
-// a bucket, until that one's sums are here.  *waited_ns grows by the time.
+// a bucket, until that one's sums are here, but once in any case, since peers may
+// wait for this rank.  *waited_ns grows by the time.
 static cadre_status finish_moving(
     cadre_engine *e, int bucket, int64_t *waited_ns)
 {
     int64_t since_ns = cadre_now_ns();
+    if (!cadre_moving_has_failed(e) && !cadre_fold_done(e->fold)) {
+        cadre_moving_go_on(e, false);
+    }
     while (!cadre_moving_has_failed(e) &&
            (bucket == ALL_BUCKETS ? !cadre_fold_done(e->fold)
                                   : !cadre_fold_gathered(e->fold, bucket))) {

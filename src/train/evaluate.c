@@ -133,7 +133,8 @@ static cadre_status add_up(
         .n_samples = data->n_samples,
         .loss = mean,
         .accuracy = is_text ? (double)NAN : (double)words[CORRECT] / n_labels,
-        .bits_per_byte = is_text ? mean * bits : (double)NAN,
+        .bits_per_byte =
+            is_text ? mean * bits / data->bytes_per_token : (double)NAN,
         .params_hash = cadre_model_hash(e->task->model),
     };
     return CADRE_OK;

@@ -329,6 +329,14 @@ static void append_quoted(text *t, const char *value)
     append(t, "'");
 }
 
+static void append_path(text *t, const char *key, const char *path)
+{
+    if (path[0] != '\0') {
+        append(t, " --set %s=", key);
+        append_quoted(t, path);
+    }
+}
+
 // NULL if the list lacks the key.
 static const char *value_of(const key_list *list, const char *name)
 {
@@ -369,9 +377,7 @@ char *cadre_identity_command(const cadre_train_config *config,
             append(&t, " --set %s=%s", name, value);
         }
     }
-    if (config->data_path[0] != '\0') {
-        append(&t, " --set data.path=");
-        append_quoted(&t, config->data_path);
-    }
+    append_path(&t, "data.path", config->data_path);
+    append_path(&t, "data.tokenizer", config->data_tokenizer);
     return t.data;
 }

@@ -48,6 +48,8 @@ static const cadre_layer lenet_layers[] = {
     {.kind = "linear", .name = "fc3", .width = 10},
 };
 
+// NOLINTBEGIN(bugprone-macro-parentheses): a string literal fills an array
+
 // What all have in common that learn Fashion-MNIST.
 #define FASHION(name, n_epochs, rate, shape)                                \
     {                                                                       \
@@ -124,6 +126,8 @@ static const cadre_layer lenet_layers[] = {
             .warmup_steps = 100,                                              \
         },                                                                    \
     }
+
+// NOLINTEND(bugprone-macro-parentheses)
 
 #define LAYERS(list) \
     .layers = (list), .n_layers = sizeof(list) / sizeof((list)[0])
@@ -322,6 +326,20 @@ static bool is_resized(const cadre_train_config *config)
     return config->model_layers > 0 || config->model_width > 0;
 }
 
+// What is for text is for nothing else.
+static cadre_status check_text_keys(
+    const cadre_recipe *recipe, const cadre_train_config *config)
+{
+    const char *key = config->data_tokenizer[0] != '\0' ? "data.tokenizer"
+                      : config->data_cache[0] != '\0'   ? "data.cache"
+                                                        : NULL;
+    return key == NULL || strstr(recipe->dataset, "text") != NULL
+               ? CADRE_OK
+               : cadre_fail(CADRE_ERR_INVALID_ARG,
+                     "%s is given, but recipe '%s' reads no text", key,
+                     config->recipe);
+}
+
 // What is for folders of images is for nothing else.
 static cadre_status check_image_keys(
     const cadre_recipe *recipe, const cadre_train_config *config)
@@ -342,6 +360,7 @@ cadre_status cadre_recipe_check_size(
     const cadre_recipe *recipe, const cadre_train_config *config)
 {
     CADRE_TRY(check_image_keys(recipe, config));
+    CADRE_TRY(check_text_keys(recipe, config));
     if (recipe->sizes == CADRE_SIZES_TRANSFORMER) {
         const cadre_transformer size = transformer_of(recipe, config, 1);
         return cadre_transformer_check(&size);

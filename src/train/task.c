@@ -9,17 +9,25 @@
 static_assert((int)CADRE_DATA_NO_LABEL == (int)CADRE_NO_LABEL,
     "labels of data are those of nets");
 
+// A path that may be left out.
+static const char *given(const char *path)
+{
+    return path[0] != '\0' ? path : NULL;
+}
+
 cadre_status cadre_task_data(const cadre_recipe *recipe,
     const cadre_train_config *config, cadre_split split, cadre_dataset **out)
 {
     const cadre_dataset_options options = {
-        .path = config->data_path[0] != '\0' ? config->data_path : NULL,
+        .path = given(config->data_path),
         .split = split,
         .context = config->model_context,
         .side = config->data_side,
         .augment = config->data_augment,
         .skip_damaged = config->data_damaged == CADRE_DAMAGED_SKIP,
         .seed = config->seed,
+        .tokenizer = given(config->data_tokenizer),
+        .cache = given(config->data_cache),
     };
     return cadre_dataset_open(recipe->dataset, &options, out);
 }
@@ -40,6 +48,9 @@ static cadre_status lay_out(cadre_group *world,
 {
     CADRE_TRY(
         cadre_recipe_net(task->recipe, config, sample, n_classes, &task->net));
+    if (config->recompute) {
+        cadre_net_recompute(task->net);
+    }
     CADRE_TRY(cadre_model_create(world, &task->model));
 
     // Added in the net's order, so both number them alike.
@@ -96,10 +107,17 @@ cadre_status cadre_task_open(cadre_group *world,
     return CADRE_OK;
 }
 
+int cadre_task_numbers(const cadre_task *task)
+{
+    enum { BYTES = 256 };
+    return task->tokenizer == NULL
+               ? BYTES
+               : cadre_tokenizer_vocabulary(task->tokenizer);
+}
+
 static cadre_status open_writer(
     cadre_group *world, const cadre_train_config *config, cadre_task *task)
 {
-    enum { BYTES = 256 };
     CADRE_TRY(cadre_recipe_find(config->recipe, &task->recipe));
     if (task->recipe->sizes != CADRE_SIZES_TRANSFORMER) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
@@ -113,7 +131,11 @@ static cadre_status open_writer(
     }
     CADRE_TRY(cadre_recipe_check_size(task->recipe, config));
     const cadre_shape text = {1, 1, 1, 1, config->model_context};
-    return lay_out(world, config, text, BYTES, task);
+    if (config->data_tokenizer[0] != '\0') {
+        CADRE_TRY(
+            cadre_tokenizer_open(config->data_tokenizer, &task->tokenizer));
+    }
+    return lay_out(world, config, text, cadre_task_numbers(task), task);
 }
 
 cadre_status cadre_task_open_writer(
@@ -131,6 +153,7 @@ cadre_status cadre_task_open_writer(
 
 void cadre_task_close(cadre_task *task)
 {
+    cadre_tokenizer_close(task->tokenizer);
     cadre_free(task->params);
     cadre_model_destroy(task->model);
     cadre_net_destroy(task->net);

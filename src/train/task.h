@@ -9,6 +9,7 @@
 #define CADRE_TRAIN_TASK_H
 
 #include "data/dataset.h"
+#include "data/tokenizer.h"
 #include "nn/net.h"
 #include "train/recipe.h"
 
@@ -17,8 +18,9 @@ typedef struct cadre_task {
     cadre_dataset *train; // NULL in an evaluation
     cadre_dataset *test;
     cadre_net *net;
-    cadre_model *model;   // sealed; parameters numbered as the net's
-    const float **params; // of the model, as a pass takes them
+    cadre_model *model;         // sealed; parameters numbered as the net's
+    const float **params;       // of the model, as a pass takes them
+    cadre_tokenizer *tokenizer; // of a writer; NULL: its tokens are bytes
 } cadre_task;
 
 /**
@@ -40,6 +42,9 @@ cadre_status cadre_task_open(cadre_group *world,
  */
 cadre_status cadre_task_open_writer(
     cadre_group *world, const cadre_train_config *config, cadre_task *out);
+
+/** What the tokens of a writer are numbered up to. */
+int cadre_task_numbers(const cadre_task *task);
 
 void cadre_task_close(cadre_task *task);
 

@@ -7,91 +7,20 @@
 // and gives the transfer back.  So a send is done when its bytes have been
 // taken.
 //
-// An arena is memory as any other, found again by its number.
-//
 // Memory:  all transfers stay their posters'.  Abandoning them waits for a
 //          copy that is under way from this rank's memory, and for nothing else.
-//          Peers may be at work in an arena whose rank has failed or left, so
-//          from then on arenas are kept until the world is destroyed.
-// Locks:   one mutex per rank, never two at once, never while copying.
 
-#include "transport/transport.h"
+#include "transport/inproc_impl.h"
 
 #include "base/alloc.h"
 #include "base/check.h"
 #include "base/fail.h"
 #include "base/thread.h"
 #include "transport/frame.h"
-#include "transport/queue.h"
-#include "transport/spin.h"
-#include <inttypes.h>
-#include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <string.h>
 
-// What a rank is told by one other; guarded by the mutex of the one told.
-typedef struct mailbox {
-    cadre_transfer_queue posted; // sends to this rank
-    cadre_transfer_queue taken;  // this rank's sends that the other has taken
-    bool copying;                // out of the other's memory, at this moment
-    bool closed;                 // the other is gone
-} mailbox;
-
-typedef struct arena {
-    struct arena *next;
-    uint64_t number;
-    char *memory;
-    size_t nbytes;
-} arena;
-
-typedef struct seat {
-    pthread_mutex_t mu;
-    pthread_cond_t changed;
-    // Counts what was told: written under mu, read without it while spinning.
-    atomic_uint news;
-    bool woken;    // guarded by mu
-    arena *arenas; // guarded by mu for all but their rank, who alone writes it
-} seat;
-
-enum {
-    PAGE_BYTES = 4096,
-    YIELD_NS = 50000, // before it sleeps
-};
-
-struct cadre_inproc_world {
-    int world_size;
-    int n_cores;        // for all ranks; each may be pinned to one
-    mailbox *mailboxes; // [told * world_size + teller]
-    char *boards;       // of all ranks, and room to align them
-    seat seats[];
-};
-
-// A rank's own view of a peer.
-typedef struct inproc_peer {
-    cadre_transfer_queue receives;
-    size_t n_sends; // posted and not yet taken
-} inproc_peer;
-
-typedef struct inproc {
-    cadre_transport base;
-    cadre_inproc_world *world;
-    cadre_spin spin;
-    uint64_t n_arenas; // so far
-    bool abandoned;
-    inproc_peer peers[];
-} inproc;
-
-static inproc *as_inproc(cadre_transport *t)
-{
-    return (inproc *)t;
-}
-
-static mailbox *mailbox_of(cadre_inproc_world *world, int told, int teller)
-{
-    size_t n = (size_t)world->world_size;
-    return &world->mailboxes[(size_t)told * n + (size_t)teller];
-}
+enum { YIELD_NS = 50000 }; // before it sleeps
 
 cadre_status cadre_inproc_world_create(int world_size, cadre_inproc_world **out)
 {
@@ -120,12 +49,6 @@ cadre_status cadre_inproc_world_create(int world_size, cadre_inproc_world **out)
     return CADRE_OK;
 }
 
-static void free_arena(arena *a)
-{
-    cadre_free(a->memory);
-    cadre_free(a);
-}
-
 void cadre_inproc_world_destroy(cadre_inproc_world *world)
 {
     if (world == NULL) {
@@ -133,9 +56,9 @@ void cadre_inproc_world_destroy(cadre_inproc_world *world)
     }
     for (int i = 0; i < world->world_size; i++) {
         while (world->seats[i].arenas != NULL) {
-            arena *first = world->seats[i].arenas;
+            inproc_arena *first = world->seats[i].arenas;
             world->seats[i].arenas = first->next;
-            free_arena(first);
+            inproc_free_arena(first);
         }
         pthread_cond_destroy(&world->seats[i].changed);
         pthread_mutex_destroy(&world->seats[i].mu);
@@ -146,7 +69,7 @@ void cadre_inproc_world_destroy(cadre_inproc_world *world)
 }
 
 // Leaves the seat that was locked, and has its rank look again.
-static void unlock_with_news(seat *s)
+static void unlock_with_news(inproc_seat *s)
 {
     atomic_fetch_add_explicit(&s->news, 1, memory_order_relaxed);
     pthread_mutex_unlock(&s->mu);
@@ -157,10 +80,10 @@ static cadre_status inproc_post_send(
     cadre_transport *base, int peer, cadre_transfer *x)
 {
     inproc *t = as_inproc(base);
-    seat *theirs = &t->world->seats[peer];
+    inproc_seat *theirs = &t->world->seats[peer];
     t->peers[peer].n_sends++;
     pthread_mutex_lock(&theirs->mu);
-    cadre_queue_push(&mailbox_of(t->world, peer, base->rank)->posted, x);
+    cadre_queue_push(&inproc_mailbox_of(t->world, peer, base->rank)->posted, x);
     unlock_with_news(theirs);
     return CADRE_OK;
 }
@@ -204,8 +127,8 @@ static void copy_runs(cadre_transfer *to, const cadre_transfer *from)
 static cadre_status take_frame(inproc *t, int peer)
 {
     int rank = t->base.rank;
-    seat *mine = &t->world->seats[rank];
-    mailbox *box = mailbox_of(t->world, rank, peer);
+    inproc_seat *mine = &t->world->seats[rank];
+    inproc_mailbox *box = inproc_mailbox_of(t->world, rank, peer);
     cadre_transfer *receive = t->peers[peer].receives.head;
     cadre_transfer *send = box->posted.head;
     cadre_frame frame = {
@@ -229,9 +152,9 @@ static cadre_status take_frame(inproc *t, int peer)
     receive->done = true;
 
     // Given back before copying ends: until then its owner keeps it.
-    seat *theirs = &t->world->seats[peer];
+    inproc_seat *theirs = &t->world->seats[peer];
     pthread_mutex_lock(&theirs->mu);
-    cadre_queue_push(&mailbox_of(t->world, peer, rank)->taken, send);
+    cadre_queue_push(&inproc_mailbox_of(t->world, peer, rank)->taken, send);
     unlock_with_news(theirs);
 
     pthread_mutex_lock(&mine->mu);
@@ -244,7 +167,7 @@ static cadre_status take_frame(inproc *t, int peer)
 static cadre_status serve_peer(inproc *t, int peer, bool *moved)
 {
     inproc_peer *p = &t->peers[peer];
-    mailbox *box = mailbox_of(t->world, t->base.rank, peer);
+    inproc_mailbox *box = inproc_mailbox_of(t->world, t->base.rank, peer);
     while (box->taken.head != NULL) {
         cadre_queue_pop(&box->taken)->done = true;
         p->n_sends--;
@@ -264,7 +187,7 @@ static cadre_status serve_peer(inproc *t, int peer, bool *moved)
 // Serves all peers once.  *seen is the count of news that this has seen.
 static cadre_status serve_all(inproc *t, unsigned *seen, bool *moved)
 {
-    seat *mine = &t->world->seats[t->base.rank];
+    inproc_seat *mine = &t->world->seats[t->base.rank];
     cadre_status status = CADRE_OK;
     pthread_mutex_lock(&mine->mu);
     *seen = atomic_load_explicit(&mine->news, memory_order_relaxed);
@@ -280,7 +203,7 @@ static cadre_status serve_all(inproc *t, unsigned *seen, bool *moved)
     return status;
 }
 
-static bool has_news(const seat *s, unsigned seen)
+static bool has_news(const inproc_seat *s, unsigned seen)
 {
     return atomic_load_explicit(&s->news, memory_order_relaxed) != seen;
 }
@@ -289,7 +212,7 @@ static bool has_news(const seat *s, unsigned seen)
 static bool spin_for_news(
     const inproc *t, unsigned seen, int64_t begin, cadre_deadline deadline)
 {
-    const seat *mine = &t->world->seats[t->base.rank];
+    const inproc_seat *mine = &t->world->seats[t->base.rank];
     int64_t spin_end = cadre_spin_end(&t->spin, begin);
     int64_t yield_end = spin_end + YIELD_NS;
     for (int64_t now = begin; now < yield_end && now < deadline;
@@ -306,7 +229,8 @@ static bool spin_for_news(
     return false;
 }
 
-static bool sleep_for_news(seat *s, unsigned seen, cadre_deadline deadline)
+static bool sleep_for_news(
+    inproc_seat *s, unsigned seen, cadre_deadline deadline)
 {
     pthread_mutex_lock(&s->mu);
     while (!has_news(s, seen)) {
@@ -322,7 +246,7 @@ static bool sleep_for_news(seat *s, unsigned seen, cadre_deadline deadline)
 // True when there is something that was not seen, false at the deadline.
 static bool wait_for_news(inproc *t, unsigned seen, cadre_deadline deadline)
 {
-    seat *mine = &t->world->seats[t->base.rank];
+    inproc_seat *mine = &t->world->seats[t->base.rank];
     int64_t begin = cadre_now_ns();
     if (begin >= deadline) {
         return false;
@@ -345,7 +269,7 @@ static cadre_status inproc_progress(
     return CADRE_OK;
 }
 
-static void wake_seat(seat *s)
+void inproc_wake_seat(inproc_seat *s)
 {
     pthread_mutex_lock(&s->mu);
     s->woken = true;
@@ -354,7 +278,7 @@ static void wake_seat(seat *s)
 
 static void inproc_wake(cadre_transport *base)
 {
-    wake_seat(&as_inproc(base)->world->seats[base->rank]);
+    inproc_wake_seat(&as_inproc(base)->world->seats[base->rank]);
 }
 
 static void inproc_abandon(cadre_transport *base)
@@ -362,8 +286,8 @@ static void inproc_abandon(cadre_transport *base)
     cadre_inproc_world *world = as_inproc(base)->world;
     as_inproc(base)->abandoned = true;
     for (int peer = 0; peer < base->world_size; peer++) {
-        seat *theirs = &world->seats[peer];
-        mailbox *box = mailbox_of(world, peer, base->rank);
+        inproc_seat *theirs = &world->seats[peer];
+        inproc_mailbox *box = inproc_mailbox_of(world, peer, base->rank);
         pthread_mutex_lock(&theirs->mu);
         while (box->copying) {
             (void)cadre_condition_wait(
@@ -380,119 +304,6 @@ static void inproc_close(cadre_transport *base)
     inproc_abandon(base);
     cadre_free(as_inproc(base));
 }
-
-static cadre_status inproc_alloc(
-    cadre_transport *base, size_t nbytes, void **out)
-{
-    inproc *t = as_inproc(base);
-    seat *mine = &t->world->seats[base->rank];
-    arena *a = cadre_alloc(sizeof(*a));
-    char *memory = a == NULL ? NULL : cadre_alloc(nbytes);
-    if (memory == NULL) {
-        cadre_free(a);
-        return CADRE_ERR_NO_MEMORY;
-    }
-    *a = (arena){mine->arenas, ++t->n_arenas, memory, nbytes};
-    pthread_mutex_lock(&mine->mu);
-    mine->arenas = a;
-    pthread_mutex_unlock(&mine->mu);
-    *out = memory;
-    return CADRE_OK;
-}
-
-static void inproc_free(cadre_transport *base, void *memory)
-{
-    inproc *t = as_inproc(base);
-    seat *mine = &t->world->seats[base->rank];
-    if (t->abandoned) {
-        return; // peers may be at work in it
-    }
-    pthread_mutex_lock(&mine->mu);
-    arena **link = &mine->arenas;
-    while ((*link)->memory != memory) {
-        link = &(*link)->next;
-    }
-    arena *a = *link;
-    *link = a->next;
-    pthread_mutex_unlock(&mine->mu);
-    free_arena(a);
-}
-
-static bool inproc_name(cadre_transport *base, const void *memory,
-    size_t nbytes, cadre_shared_name *out)
-{
-    const seat *mine = &as_inproc(base)->world->seats[base->rank];
-    uintptr_t begin = (uintptr_t)memory;
-    for (const arena *a = mine->arenas; a != NULL; a = a->next) {
-        uintptr_t offset = begin - (uintptr_t)a->memory;
-        if (begin >= (uintptr_t)a->memory && offset <= a->nbytes &&
-            nbytes <= a->nbytes - offset) {
-            *out = (cadre_shared_name){a->number, offset};
-            return true;
-        }
-    }
-    return false;
-}
-
-static cadre_status inproc_reach(cadre_transport *base, int peer,
-    cadre_shared_name name, size_t nbytes, void **out)
-{
-    seat *theirs = &as_inproc(base)->world->seats[peer];
-    char *found = NULL;
-    pthread_mutex_lock(&theirs->mu);
-    for (const arena *a = theirs->arenas; a != NULL; a = a->next) {
-        if (a->number == name.arena && name.offset <= a->nbytes &&
-            nbytes <= a->nbytes - name.offset) {
-            found = a->memory + name.offset;
-        }
-    }
-    pthread_mutex_unlock(&theirs->mu);
-    if (found == NULL) {
-        base->failed_peer = peer;
-        return cadre_fail(CADRE_ERR_CORRUPT,
-            "rank %d has no %zu bytes at %" PRIu64 " in an arena %" PRIu64,
-            peer, nbytes, name.offset, name.arena);
-    }
-    *out = found;
-    return CADRE_OK;
-}
-
-static void *inproc_board(cadre_transport *base, int rank)
-{
-    char *boards = as_inproc(base)->world->boards;
-    size_t past_page = (uintptr_t)boards % PAGE_BYTES;
-    size_t to_page = past_page == 0 ? 0 : PAGE_BYTES - past_page;
-    return boards + to_page + (size_t)rank * CADRE_BOARD_BYTES;
-}
-
-static bool inproc_is_gone(cadre_transport *base, int rank)
-{
-    cadre_inproc_world *world = as_inproc(base)->world;
-    seat *mine = &world->seats[base->rank];
-    pthread_mutex_lock(&mine->mu);
-    bool gone = mailbox_of(world, base->rank, rank)->closed;
-    pthread_mutex_unlock(&mine->mu);
-    return gone;
-}
-
-static void inproc_ring(cadre_transport *base)
-{
-    for (int peer = 0; peer < base->world_size; peer++) {
-        if (peer != base->rank) {
-            wake_seat(&as_inproc(base)->world->seats[peer]);
-        }
-    }
-}
-
-static const cadre_shared_ops inproc_shared_ops = {
-    .alloc = inproc_alloc,
-    .free = inproc_free,
-    .name = inproc_name,
-    .reach = inproc_reach,
-    .board = inproc_board,
-    .is_gone = inproc_is_gone,
-    .ring = inproc_ring,
-};
 
 static const cadre_transport_ops inproc_ops = {
     .scheme = "inproc",

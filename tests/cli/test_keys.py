@@ -66,6 +66,7 @@ class Keys(harness.CommandTest):
                 "train.global_batch=128x", "train.global_batch=9e9",
                 "train.seed=-1", "train.seed=18446744073709551616",
                 "train.log_every=0", "data.drop_last=yes",
+                "data.damaged=keep", "data.side=2000", "data.augment=on",
                 "parallel.leaves=0", "parallel.leaves=65537",
                 "parallel.fold=3", "parallel.fold=0", "parallel.fold=none",
                 "parallel.overlap=yes", "parallel.mode=zero",

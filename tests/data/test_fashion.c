@@ -208,7 +208,8 @@ static void names_what_is_missing(void **state)
         CADRE_ERR_NOT_FOUND, "/nonexistent/folder/train-");
     const cadre_dataset_options none = {0};
     CHECK_FAILS(cadre_dataset_open("imagenet", &none, &dataset),
-        CADRE_ERR_NOT_FOUND, "'imagenet'; there are fashion, images and text");
+        CADRE_ERR_NOT_FOUND,
+        "'imagenet'; there are fashion, images, masked_text and text");
     assert_null(dataset);
 }
 

@@ -212,9 +212,25 @@ def picture():
         yield f"cut-{name}", content[:len(content) * 2 // 3]
 
 
+def tokens():
+    # A file's header ends in a hash that this script does not compute: those
+    # of whole files come from what was found.
+    head = b"CDTOKENS" + struct.pack("<IIQQQQQQ", 1, 2, 500, 4, 0, 9, 0, 0)
+    yield "file-with-broken-check", b"\0" + head + bytes(8)
+    yield "file-cut", b"\0" + head[:40]
+    yield "merges", b"\1#version: 0.2\na a\naa aa\na b\naa b\n"
+    yield "merges-of-nothing", b"\1a b\nx y\n"
+    yield "merges-without-end", b"\1a a\r\naa b"
+    yield "merges-of-text", b"\1a  a"
+    yield "vocabulary", b"\2" + json.dumps(
+        {chr(0x21 + i % 90) * (i // 90 + 1): i for i in range(300)}).encode()
+    yield "vocabulary-deep", b"\2" + b"[" * 3000
+    yield "vocabulary-of-lists", b"\2[]"
+
+
 def main():
     for target in (frames, handshake, idx, config, environment, safetensors,
-                   picture):
+                   picture, tokens):
         folder = CORPUS / target.__name__
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in target():

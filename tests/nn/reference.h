@@ -105,7 +105,11 @@ static inline bool read_reference(FILE *file, reference *r)
     assert_int_equal(fscanf(file, "%31s", r->tensor), 1);
     r->step = (size_t)read_int(file);
     r->count = (size_t)read_int(file);
-    assert_int_equal(fscanf(file, "%lf", &r->norm), 1);
+    word norm;
+    char *end;
+    assert_int_equal(fscanf(file, "%31s", norm), 1);
+    r->norm = strtod(norm, &end);
+    assert_string_equal(end, "");
     assert_in_range(r->count, 1, MOST_STORED);
     for (size_t k = 0; k < r->count; k++) {
         r->values[k] = read_pattern(file);

@@ -207,6 +207,52 @@ static void a_reader_finds_the_same_scores(void **state)
     check_reader(&few);
 }
 
+// An add does the ReLU behind it, and a shortcut goes back.
+static const cadre_layer other_ways[] = {
+    {.kind = "embedding", .name = "tok", .width = 12, .vocabulary = 64},
+    {.kind = "residual"},
+    {.kind = "linear", .name = "qkv", .width = 36, .no_bias = true},
+    {.kind = "causal_attention", .heads = 2},
+    {.kind = "shortcut"},
+    {.kind = "linear", .name = "past", .width = 12},
+    {.kind = "add"},
+    {.kind = "relu"},
+    {.kind = "linear", .name = "qkv2", .width = 36},
+    {.kind = "causal_attention", .heads = 1},
+    {.kind = "linear", .name = "out", .width = 64},
+};
+
+static void a_reader_finds_other_ways(void **state)
+{
+    (void)state;
+    enum { TOKENS = 9, LAYERS = sizeof(other_ways) / sizeof(other_ways[0]) };
+    const cadre_shape text = {1, 1, 1, 1, TOKENS};
+    const float x[TOKENS] = {3, 1, 4, 1, 5, 9, 2, 6, 5};
+    cadre_net *net;
+    training t;
+    CHECK_OK(cadre_net_create(other_ways, LAYERS, text, 64, &net));
+    training_start(&t, net, 1, TOKENS);
+    for (int p = 0; p < t.n_params; p++) {
+        formula_fill(
+            FORMULA_PARAM + (uint32_t)p, t.counts[p], 0.5f, t.params[p]);
+    }
+    const float *const *params = (const float *const *)t.params;
+    cadre_matrix_view whole;
+    CHECK_OK(cadre_net_scores(t.worker, params, x, 1, &whole));
+    cadre_net_reader *reader = NULL;
+    CHECK_OK(cadre_net_reader_create(net, &reader));
+    for (int place = 0; place < TOKENS; place++) {
+        const float *scores = NULL;
+        CHECK_OK(cadre_net_reader_read(reader, params, x + place, 1, &scores));
+        const float *wanted = cadre_matrix_view_row(whole, place);
+        for (int c = 0; c < 64; c++) {
+            assert_true(fabsf(scores[c] - wanted[c]) < 1e-5f);
+        }
+    }
+    cadre_net_reader_destroy(reader);
+    training_finish(&t);
+}
+
 static void a_reader_refuses_what_does_not_go_on(void **state)
 {
     (void)state;
@@ -340,6 +386,7 @@ int main(void)
         cmocka_unit_test(a_llama_agrees),
         cmocka_unit_test(a_bert_agrees),
         cmocka_unit_test(a_reader_finds_the_same_scores),
+        cmocka_unit_test(a_reader_finds_other_ways),
         cmocka_unit_test(a_reader_refuses_what_does_not_go_on),
         cmocka_unit_test(passes_add_up),
         cmocka_unit_test(memory_is_shared_only_where_it_may_be),

@@ -125,6 +125,7 @@ static void the_bits_are_those_of_one_rank(void **state)
             j.config.fold = cases[i].fold;
             j.config.mode = cases[i].mode;
             j.config.bucket_mb = i % 2 == 0 ? 25 : 0.02;
+            j.config.recompute = i % 3 == 1;
             cadre_train_summary found = train_on(cases[i].ranks, &j);
             wanted = i == 0 ? found : wanted;
             assert_true(found.params_hash == wanted.params_hash);

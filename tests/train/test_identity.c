@@ -61,7 +61,7 @@ static void what_may_change_bits_is_in_it(void **state)
     assert_true(hash_of(&plain, 7) != hash);
     assert_true(hash_on(&plain, 8, 2) != hash);
 
-    enum { N = 19 };
+    enum { N = 22 };
     cadre_train_config c[N];
     for (int i = 0; i < N; i++) {
         c[i] = plain;
@@ -85,9 +85,13 @@ static void what_may_change_bits_is_in_it(void **state)
     c[16].model_width = 16;
     c[17].model_heads = 2;
     c[18].model_context = 64;
+    c[19].data_side = 32;
+    c[20].data_side = c[21].data_side = 33;
+    c[21].data_augment = true;
     for (int i = 0; i < N; i++) {
         assert_true(hash_of(&c[i], 8) != hash);
     }
+    assert_true(hash_of(&c[20], 8) != hash_of(&c[21], 8));
 }
 
 static void the_ring_has_ranks_and_fold_in_it(void **state)
