@@ -2,10 +2,10 @@
 //
 // y = (x - mean) / sqrt(variance + 1e-5) * weight + bias, each of a channel,
 // weight and bias (O).  In training mean and variance are those of the pass;
-// without, they are the running ones, which are buffers: what a pass adds to
-// them is its mean, and its variance with one sample less, times its samples.
+// without, they are the running ones, which are buffers: a pass gives them its
+// mean and its unbiased variance, times its samples.
 //
-// A tile is a block of channels of one sample: (pixels, block) floats that lie
+// A tile is a block of channels of one sample, (pixels, block) floats that lie
 // together.  Kernels go along it in 32 lanes, of which lane j has channel
 // j mod block, so one loop serves all blocks.  Sums of a tile are f32, what
 // tiles come to is added in f64.

@@ -157,7 +157,7 @@ static const cadre_recipe recipes[] = {
         .dataset = "fashion",
         .sizes = CADRE_SIZES_WIDTH,
         .build = cadre_resnet18_net,
-        .config = FASHION("resnet18-fashion", 4, 2e-3, CADRE_LINEAR),
+        .config = FASHION("resnet18-fashion", 4, 3e-3, CADRE_LINEAR),
         .config.model_width = 16,
     },
     FOLDER("resnet50", "ResNet-50", cadre_resnet50_net, 64, 1e-3),

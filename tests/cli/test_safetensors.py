@@ -84,10 +84,13 @@ def read(path):
     return tensors, metadata
 
 
-def params_hash(tensors, layout):
+def params_hash(tensors, layout, buffers=False):
+    """Of the parameters; or of the buffers, as buffers_hash has them."""
     quantum = layout["quantum"]
     total = 0
     for segment in layout["segments"]:
+        if segment["buffer"] != buffers:
+            continue
         shape, data = tensors[segment["name"]]
         assert shape == segment["shape"]
         index = segment["offset"]
@@ -127,6 +130,25 @@ class Safetensors(harness.CommandTest):
                          self.summary["params_hash"])
         checkpoint = self.out / "checkpoints/step-2/params.safetensors"
         self.assertEqual(read(checkpoint)[0], tensors)
+
+    def test_buffers_have_a_hash_of_their_own(self):
+        out = self.new_out()
+        done = self.cadre(
+            "train", "resnet18-fashion", "-n", "2", "--steps", 2, "--out", out,
+            "--set", f"data.path={self.data}", "--set", "model.width=2",
+            "--set", "train.global_batch=16", "--set", "parallel.leaves=2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        summary = json.loads((out / "summary.json").read_text())
+        tensors, metadata = read(out / "model.safetensors")
+        layout = json.loads(metadata["cadre.layout"])
+        self.assertIn("layer2.0.downsample.1.running_var", tensors)
+        self.assertEqual(params_hash(tensors, layout), summary["params_hash"])
+        self.assertEqual(params_hash(tensors, layout, buffers=True),
+                         summary["buffers_hash"])
+        evaluated = self.cadre("eval", out, "--json")
+        self.assertEqual(evaluated.returncode, 0, evaluated.stderr)
+        found = json.loads(evaluated.stdout)
+        self.assertEqual(found["loss"], summary["eval"]["loss"])
 
     @unittest.skipUnless(REFERENCE, "a test of its own")
     def test_the_reference_reader_sees_the_same(self):

@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "optim/optim.h"
+#include "optim/running.h"
 #include <math.h>
 
 enum { N = 1031 };
@@ -123,6 +124,24 @@ static void sgd_is_its_definition_bit_for_bit(void **state)
     }
 }
 
+static void running_means_are_their_definition_bit_for_bit(void **state)
+{
+    use_isa(state);
+    static arrays a;
+    static arrays b;
+    fill(&a, 3);
+    fill(&b, 3);
+    cadre_running_update(0.25f, a.grad, a.params, N - 70);
+    cadre_running_update(0.25f, a.grad + N - 70, a.params + N - 70, 70);
+    for (int i = 0; i < N; i++) {
+        volatile float mean = b.grad[i] * 0.25f;
+        volatile float left = 0.9f * b.params[i];
+        volatile float right = 0.1f * mean;
+        b.params[i] = left + right;
+    }
+    assert_memory_equal(&a, &b, sizeof(a));
+}
+
 // One step by hand, in f64: m = 0.1 g, v = 0.001 g^2, both corrected.
 static void adamw_first_step_is_the_learning_rate(void **state)
 {
@@ -189,6 +208,7 @@ int main(void)
         cmocka_unit_test(adamw_first_step_is_the_learning_rate),
         ON_EVERY_ISA(sgd_is_its_definition_bit_for_bit),
         cmocka_unit_test(sgd_has_momentum_and_decay),
+        ON_EVERY_ISA(running_means_are_their_definition_bit_for_bit),
         ON_EVERY_ISA(updating_parts_is_updating_the_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
