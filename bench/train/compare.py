@@ -63,12 +63,14 @@ def environment(**more):
 
 
 class Cadre:
-    def __init__(self, args, row, title, *arguments):
+    def __init__(self, args, row, title, *arguments, leaves=2):
         self.args, self.row, self.title = args, row, title
+        self.leaves = leaves
         self.arguments = arguments
 
     def command(self, folder, *arguments):
-        keys = [f"train.global_batch={self.row.batch}", "parallel.leaves=2",
+        keys = [f"train.global_batch={self.row.batch}",
+                f"parallel.leaves={self.leaves}",
                 *self.row.keys]
         sets = [word for key in keys for word in ("--set", key)]
         return [self.args.cadre, "train", self.row.recipe, "--threads", "1",
@@ -194,7 +196,8 @@ def probe(args):
 def same_losses(args, name):
     """The largest relative difference of the first losses."""
     row = ROWS[name]
-    cadre = Cadre(args, row, "")
+    # Statistics of batch norm are a leaf's, so there is one.
+    cadre = Cadre(args, row, "", leaves=1)
     keys = ["train.log_every=1", "optim.schedule=constant",
             "optim.warmup_steps=0", "optim.clip=0", "optim.decay=all",
             "optim.weight_decay=0.01"]

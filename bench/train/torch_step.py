@@ -150,7 +150,8 @@ def safetensors(path):
 
 def load(model, row, path):
     """Names are the same in a GPT; elsewhere the order of parameters is."""
-    theirs = safetensors(path)
+    theirs = {name: t for name, t in safetensors(path).items()
+              if ".running_" not in name}
     own = dict(model.named_parameters())
     if row.kind != "gpt":
         theirs = dict(zip(own, theirs.values(), strict=True))
