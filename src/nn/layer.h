@@ -101,8 +101,8 @@ enum {
     CADRE_TAKES_TIED = 32,
     CADRE_TAKES_DEVIATION = 64,
     CADRE_TAKES_KV_HEADS = 128,
-    CADRE_TAKES_FILTER = 512, // dilation and groups
-    CADRE_TAKES_NO_BIAS = 1024,
+    CADRE_TAKES_FILTER = 256, // dilation and groups
+    CADRE_TAKES_NO_BIAS = 512,
 };
 
 struct cadre_layer_ops {
