@@ -5,7 +5,6 @@
 #include "kernel/narrow.h"
 #include "kernel/reduce.h"
 #include "state/tree.h"
-#include <stdbool.h>
 #include <string.h>
 
 // A few blocks fit into 32 KiB, the smallest innermost cache in use.
@@ -52,6 +51,11 @@ static const void *leaf(const cadre_fan_in *f, int r, int depth, size_t count)
 static bool ends(const cadre_fan_in *f)
 {
     return !is_widened(f->dtype) && f->op != CADRE_MEAN;
+}
+
+bool cadre_fan_in_is_direct(const cadre_fan_in *f)
+{
+    return f->world_size == 2 && ends(f);
 }
 
 // Adds the node above `depth` to the one there.

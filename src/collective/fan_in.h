@@ -17,6 +17,7 @@
 #define CADRE_COLLECTIVE_FAN_IN_H
 
 #include "cadre/types.h"
+#include <stdbool.h>
 
 typedef struct cadre_fan_in {
     cadre_dtype dtype;
@@ -32,6 +33,12 @@ size_t cadre_fan_in_scratch_bytes(int world_size);
 
 /** The most elements of one block. */
 size_t cadre_fan_in_elements(cadre_dtype dtype);
+
+/**
+ * True if nothing is kept in scratch on the way, so that a block may have any
+ * number of elements: the only addition is the last.
+ */
+bool cadre_fan_in_is_direct(const cadre_fan_in *f);
 
 /** Reduces count elements. */
 void cadre_fan_in_block(const cadre_fan_in *f, size_t count);

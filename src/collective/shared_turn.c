@@ -91,7 +91,8 @@ static void reduce_run(cadre_shared *s, uint64_t turn)
         .scratch = s->scratch,
     };
     size_t count = cadre_turns_run(&s->turns, s->rank, turn).count;
-    size_t block = cadre_fan_in_elements(f.dtype);
+    size_t block =
+        cadre_fan_in_is_direct(&f) ? count : cadre_fan_in_elements(f.dtype);
     char *target = s->recv + turn * s->turns.run_count * s->turns.element_bytes;
     if (count > 0) {
         find_runs(s, turn);
