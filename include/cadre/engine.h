@@ -120,7 +120,7 @@ typedef struct cadre_step_report {
     double exposed_ms; // time in hooks and waits, mean of this rank's threads
     double hidden_ms;  // time with communication under way, less what of it is
                        // in exposed_ms; at least 0
-    double update_ms;        // time in the optimizer
+    double update_ms;  // time in the optimizer
     uint64_t bytes_sent;     // gradients, or parameters, that left this rank
     uint64_t overhead_bytes; // headers and control that left it
 } cadre_step_report;

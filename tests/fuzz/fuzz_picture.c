@@ -15,8 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
     cadre_picture picture = {0};
     cadre_picture spare = {0};
     cadre_resampler resampler = {0};
-    cadre_status status =
-        cadre_picture_decode(data, nbytes, &picture, &spare);
+    cadre_status status = cadre_picture_decode(data, nbytes, &picture, &spare);
     FUZZ_CHECK(status == CADRE_OK || status == CADRE_ERR_CORRUPT);
     if (status == CADRE_OK && picture.width * picture.height < MOST_PIXELS) {
         const cadre_view view = cadre_augment_random(
