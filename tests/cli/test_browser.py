@@ -242,7 +242,11 @@ class Browser(harness.CommandTest):
             self.assertEqual((whole.width, whole.height), (WIDTH, height))
             screen = Picture(first)
             self.assertEqual((screen.width, screen.height), (WIDTH, HEIGHT))
-            self.assertEqual(screen.rows, whole.rows[:HEIGHT])
+            # But for the edges of what is drawn, which may be smoothed in
+            # another way.
+            apart = sum(a != b for one, other in zip(screen.rows, whole.rows)
+                        if one != other for a, b in zip(one, other))
+            self.assertLess(apart, WIDTH * HEIGHT * screen.pixel // 100)
             found = screen.colours(0, 0, WIDTH, HEIGHT)
             background = rgb(seen["background"])
             self.assertEqual(sum(background) > 3 * 128, theme == "light")
