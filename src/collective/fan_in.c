@@ -31,8 +31,7 @@ size_t cadre_fan_in_elements(cadre_dtype dtype)
     return BLOCK_BYTES / cadre_dtype_bytes(cadre_accumulator(dtype));
 }
 
-// A node of the tree is known by its depth in it, and has a block of the scratch
-// for what is computed; nodes[] says where its numbers are.
+// A node of the tree has a block of the scratch by its depth in it.
 static char *block_of(const cadre_fan_in *f, int depth)
 {
     return f->scratch + (size_t)depth * BLOCK_BYTES;
@@ -58,35 +57,51 @@ bool cadre_fan_in_is_direct(const cadre_fan_in *f)
     return f->world_size == 2 && ends(f);
 }
 
-// Adds the node above `depth` to the one there.
-static void add(const cadre_fan_in *f, const void *nodes[], int depth,
-    bool is_last, size_t count)
+// With more than two places for the result, memory is faster if sums are made
+// where a result goes, and a block goes from there to one after the other.
+static bool sums_there(const cadre_fan_in *f)
 {
-    void *block = block_of(f, depth);
-    bool to_all = is_last && ends(f);
-    cadre_reduce_to(cadre_accumulator(f->dtype), f->op, nodes[depth],
-        nodes[depth + 1], count, to_all ? f->to : &block, to_all ? f->n_to : 1);
-    nodes[depth] = block;
+    return ends(f) && f->n_to == f->world_size && f->n_to > 2;
+}
+
+// A node of the tree: its numbers, and where a sum that begins with it goes.
+typedef struct node {
+    const void *numbers;
+    void *sum;
+} node;
+
+// Adds the second of two nodes to the first.
+static void add(const cadre_fan_in *f, node *pair, bool is_last, size_t count)
+{
+    bool to_all = is_last && ends(f) && !sums_there(f);
+    cadre_reduce_to(cadre_accumulator(f->dtype), f->op, pair[0].numbers,
+        pair[1].numbers, count, to_all ? f->to : &pair[0].sum,
+        to_all ? f->n_to : 1);
+    pair[0].numbers = pair[0].sum;
 }
 
 // Adds up all that the ranks bring.
 static const void *add_up(const cadre_fan_in *f, size_t count)
 {
-    const void *nodes[CADRE_TREE_DEPTH];
+    node nodes[CADRE_TREE_DEPTH];
     cadre_tree tree = {0};
     cadre_tree_pair pair;
     for (int r = 0; r < f->world_size; r++) {
-        nodes[tree.n_nodes] = leaf(f, r, tree.n_nodes, count);
+        int depth = tree.n_nodes;
+        nodes[depth] = (node){
+            .numbers = leaf(f, r, depth, count),
+            .sum = sums_there(f) ? f->to[r] : block_of(f, depth),
+        };
         cadre_tree_push(&tree, 0, NULL);
         while (cadre_tree_merge(&tree, &pair)) {
             bool is_last = r == f->world_size - 1 && tree.n_nodes == 1;
-            add(f, nodes, tree.n_nodes - 1, is_last, count);
+            add(f, &nodes[tree.n_nodes - 1], is_last, count);
         }
     }
     while (cadre_tree_join(&tree, &pair)) {
-        add(f, nodes, tree.n_nodes - 1, tree.n_nodes == 1, count);
+        add(f, &nodes[tree.n_nodes - 1], tree.n_nodes == 1, count);
     }
-    return nodes[0];
+    return nodes[0].numbers;
 }
 
 void cadre_fan_in_block(const cadre_fan_in *f, size_t count)
@@ -95,6 +110,9 @@ void cadre_fan_in_block(const cadre_fan_in *f, size_t count)
     size_t nbytes = count * cadre_dtype_bytes(f->dtype);
     const void *sum = add_up(f, count);
     if (f->world_size > 1 && ends(f)) {
+        for (int k = 1; k < f->n_to && sums_there(f); k++) {
+            memcpy(f->to[k], sum, nbytes);
+        }
         return;
     }
     char *result = block_of(f, 0);
