@@ -24,38 +24,11 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "train"))
+from order import sample_at
+
 FASHION = "/usr/share/datasets/fashion-mnist"
 SEED, BATCH, N_TRAIN = 1, 128, 60000
-ORDER = 2  # the stream of numbers that orders samples
-
-
-def philox(seed, stream, a, b):
-    """The first of four words (src/base/random.c)."""
-    mask = 0xFFFFFFFF
-    key = [seed & mask, seed >> 32]
-    c = [b & mask, b >> 32, a, stream]
-    for _ in range(10):
-        p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
-        c = [(p1 >> 32) ^ c[1] ^ key[0], p1 & mask,
-             (p0 >> 32) ^ c[3] ^ key[1], p0 & mask]
-        key = [(key[0] + 0x9E3779B9) & mask, (key[1] + 0xBB67AE85) & mask]
-    return c[0]
-
-
-def sample_at(position, n_train=N_TRAIN):
-    """The sample at a position of the first epoch (src/data/deal.c)."""
-    bits = 0
-    while 1 << (2 * bits) < n_train:
-        bits += 1
-    mask = (1 << bits) - 1
-    while True:
-        left, right = position >> bits, position & mask
-        for step in range(6):
-            mixed = left ^ (philox(SEED, ORDER, 0, step << 32 | right) & mask)
-            left, right = right, mixed
-        position = left << bits | right
-        if position < n_train:
-            return position
 
 
 def fashion():
@@ -117,7 +90,8 @@ def torch_losses(weights, steps):
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=0.01)
     losses = []
     for step in range(steps):
-        at = [sample_at(i) for i in range(step * BATCH, (step + 1) * BATCH)]
+        at = [sample_at(i, N_TRAIN, SEED)
+              for i in range(step * BATCH, (step + 1) * BATCH)]
         x = (torch.from_numpy(images[at]).float() / 255 - 0.2860) / 0.3530
         y = torch.from_numpy(classes[at].astype("int64"))
         loss = F.cross_entropy(net(x), y)
