@@ -7,8 +7,9 @@
 // whoever reduces a long run goes block by block.  Elements of 16 bits are
 // widened to f32 and rounded once, after the last rank's has gone in.
 //
-// Nothing is copied on the way: ranks' memory is read where it lies, and the last
-// addition writes to wherever the result is wanted.
+// Ranks' memory is read where it lies.  The last addition writes to wherever the
+// result is wanted; where that is more than two places, to the first, from which
+// the block is copied while it is still in the cache.
 //
 // Memory:  all of it is the caller's.
 // Threads: any.
