@@ -257,7 +257,8 @@ static const choice *choose(
     int n = 0;
     for (const choice *c = k->choices; c->word != NULL; c++) {
         if (strcmp(c->word, value) != 0) {
-            words[n++] = c->word;
+            words[n] = c->word;
+            n += !c->unbuilt;
             continue;
         }
         if (c->unbuilt) {

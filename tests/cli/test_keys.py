@@ -55,6 +55,11 @@ class Keys(harness.CommandTest):
         self.refused(2, "'parallel.leaves'", "train", "mlp-fashion", "--set",
                      "paralel.leafs=1")
         self.refused(2, "'--steps'", "train", "mlp-fashion", "--step", "1")
+        # Not what is near, but not built yet.
+        self.refused(2, "did you mean 'sgd'", "train", "mlp-fashion", "--set",
+                     "optim.name=lar")
+        self.refused(2, "did you mean 'tcp'", "bench", "allreduce",
+                     "--transport", "ucp")
         self.refused(2, "did you mean", "trian", "mlp-fashion")
 
     def test_values_out_of_range_are_refused(self):

@@ -304,8 +304,9 @@ class Resume(harness.CommandTest):
                     [harness.CADRE, "train", "--resume", out, "--steps", "20",
                      "-n", n,
                      # Shared memory counts as files do.
-                     "--set", "parallel.transport=tcp"], capture_output=True, text=True, timeout=120,
-                    env=harness.environment(), restore_signals=False,
+                     "--set", "parallel.transport=tcp"],
+                    capture_output=True, text=True, timeout=120,
+                    env=harness.environment(),
                     preexec_fn=lambda: resource.setrlimit(
                         resource.RLIMIT_FSIZE, (limit, limit)))
                 self.assertEqual(done.returncode, 3, done.stderr)
