@@ -31,7 +31,7 @@ deps:
 # it, where that may be done.
 install: all
 	cmake --build build/release --target manuals
-	cmake --install build/release --prefix $(PREFIX) >/dev/null
+	cmake --install build/release --prefix "$(PREFIX)" >/dev/null
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
 	@echo "Installed in $(DESTDIR)$(PREFIX)"
 

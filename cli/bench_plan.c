@@ -51,17 +51,19 @@ static bool choose(const char *what, const choice *choices, const char *word,
 {
     const char *names[MOST_CHOICES];
     int n = 0;
-    for (; choices[n].name != NULL; n++) {
-        names[n] = choices[n].name;
-        if (strcmp(word, names[n]) == 0 && choices[n].unbuilt) {
+    for (const choice *c = choices; c->name != NULL; c++) {
+        bool meant = strcmp(word, c->name) == 0;
+        if (meant && c->unbuilt) {
             fprintf(
                 stderr, "cadre bench: %s '%s' is not built yet\n", what, word);
             return false;
         }
-        if (strcmp(word, names[n]) == 0) {
-            *chosen = &choices[n];
+        if (meant) {
+            *chosen = c;
             return true;
         }
+        names[n] = c->name;
+        n += !c->unbuilt;
     }
     fprintf(stderr, "cadre bench: there is no %s '%s'; did you mean '%s'?\n",
         what, word, nearest(word, names, n));

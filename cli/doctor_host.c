@@ -6,6 +6,7 @@
 #include "doctor.h"
 
 #include "launched.h"
+#include "number.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -67,9 +68,10 @@ static bool read_field(
 static uint64_t field_kib(const char *name)
 {
     char text[64];
+    const char *at = text;
     uint64_t kib = 0;
     if (!read_field("/proc/meminfo", name, text, sizeof(text)) ||
-        sscanf(text, "%" SCNu64, &kib) != 1) {
+        !count_take(&at, &kib)) {
         return 0;
     }
     return kib;
@@ -79,13 +81,14 @@ static uint64_t field_kib(const char *name)
 static double quota_cores(void)
 {
     char line[64];
-    double quota;
-    double period;
+    const char *at = line;
+    uint64_t quota;
+    uint64_t period;
     if (!read_line("/sys/fs/cgroup/cpu.max", line, sizeof(line)) ||
-        sscanf(line, "%lf %lf", &quota, &period) != 2 || period <= 0) {
+        !count_take(&at, &quota) || !count_take(&at, &period) || period == 0) {
         return 0;
     }
-    return quota / period;
+    return (double)quota / (double)period;
 }
 
 void doctor_cores(doctor_finding *f)
@@ -139,10 +142,10 @@ void doctor_memory(doctor_finding *f)
     uint64_t total = field_kib("MemTotal") / 1024;
     uint64_t available = field_kib("MemAvailable") / 1024;
     char limit[64] = "max";
+    const char *at = limit;
     (void)read_line("/sys/fs/cgroup/memory.max", limit, sizeof(limit));
     uint64_t limit_bytes = 0;
-    bool limited = sscanf(limit, "%" SCNu64, &limit_bytes) == 1 &&
-                   limit_bytes / MIB < total;
+    bool limited = count_take(&at, &limit_bytes) && limit_bytes / MIB < total;
     snprintf(f->found, sizeof(f->found),
         "%" PRIu64 " MiB, %" PRIu64 " available%s", total, available,
         limited ? "; the control group grants less" : "");

@@ -5,9 +5,12 @@
 #define _DEFAULT_SOURCE
 #include "doctor.h"
 
+#include "number.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
+#include <inttypes.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -53,20 +56,23 @@ void doctor_loopback(doctor_finding *f)
         "meet there");
 }
 
-// The speed that the driver states, in Mbit/s; -1 where it states none.
-static int speed_of(const char *name)
+// The speed that the driver states, in Mbit/s; 0 where it states none.
+static uint64_t speed_of(const char *name)
 {
     char path[128];
-    int speed = -1;
+    char text[32];
+    const char *at = text;
+    uint64_t speed = 0;
     snprintf(path, sizeof(path), "/sys/class/net/%s/speed", name);
     FILE *file = fopen(path, "re");
     if (file != NULL) {
-        if (fscanf(file, "%d", &speed) != 1) {
-            speed = -1;
-        }
+        // A driver that does not know says -1.
+        bool stated =
+            fgets(text, sizeof(text), file) != NULL && count_take(&at, &speed);
         fclose(file);
+        return stated ? speed : 0;
     }
-    return speed;
+    return 0;
 }
 
 static void append_interface(doctor_finding *f, const struct ifaddrs *i)
@@ -74,14 +80,14 @@ static void append_interface(doctor_finding *f, const struct ifaddrs *i)
     char address[INET_ADDRSTRLEN] = "";
     const struct sockaddr_in *in = (const void *)i->ifa_addr;
     (void)inet_ntop(AF_INET, &in->sin_addr, address, sizeof(address));
-    int speed = speed_of(i->ifa_name);
+    uint64_t speed = speed_of(i->ifa_name);
     size_t used = strlen(f->found);
     snprintf(f->found + used, sizeof(f->found) - used, "%s%s %s",
         used == 0 ? "" : ", ", i->ifa_name, address);
     used = strlen(f->found);
     if (speed > 0) {
-        snprintf(
-            f->found + used, sizeof(f->found) - used, " (%d Mbit/s)", speed);
+        snprintf(f->found + used, sizeof(f->found) - used,
+            " (%" PRIu64 " Mbit/s)", speed);
     }
 }
 

@@ -6,6 +6,7 @@
 #include "launched.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static int exit_status(cadre_status status, bool started)
 {
@@ -35,11 +36,13 @@ static int exit_status(cadre_status status, bool started)
 
 int report_failure(const char *command_name, cadre_status status, bool started)
 {
+    const char *text = cadre_error_text();
+    char rank[64] = "";
     if (is_launched()) {
-        fprintf(stderr, "cadre %s: rank %s: %s\n", command_name,
-            launched_rank(), cadre_error_text());
-    } else {
-        fprintf(stderr, "cadre %s: %s\n", command_name, cadre_error_text());
+        snprintf(rank, sizeof(rank), "rank %s: ", launched_rank());
     }
+    // A sentence that says already whose it is needs no rank in front.
+    bool named = strncmp(text, rank, strlen(rank)) == 0;
+    fprintf(stderr, "cadre %s: %s%s\n", command_name, named ? "" : rank, text);
     return exit_status(status, started);
 }

@@ -2,7 +2,8 @@
 
 #include "free_memory.h"
 
-#include <inttypes.h>
+#include "number.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -18,8 +19,8 @@ static uint64_t number_in(const char *path, const char *name)
     size_t nbytes = strlen(name);
     while (number == UINT64_MAX && fgets(line, sizeof(line), file) != NULL) {
         if (strncmp(line, name, nbytes) == 0) {
-            // NOLINTNEXTLINE(cert-err34-c): what is no number changes nothing
-            (void)sscanf(line + nbytes, "%" SCNu64, &number);
+            const char *at = line + nbytes + strspn(line + nbytes, " \t");
+            (void)count_take(&at, &number); // or it stays as it was
         }
     }
     fclose(file);

@@ -31,7 +31,7 @@ typedef struct choice {
     bool unbuilt;
 } choice;
 
-enum { MOST_CHOICES = 8 };
+enum { MOST_CHOICES = 8, HIGHEST_FOLD = 65536 };
 
 typedef struct key {
     const char *name;
@@ -118,9 +118,9 @@ static const key keys[] = {
     {"optim.lr", KEY_REAL, AT(lr), 0, 1e6, .help = "learning rate"},
     {"optim.weight_decay", KEY_REAL, AT(weight_decay), 0, 1e6, .help = "weight decay"},
     {"optim.decay", KEY_CHOICE, AT(decay), .choices = decays, .help = "what it is of; weights: no biases"},
-    {"optim.momentum", KEY_REAL, AT(momentum), 0, 1, .below = true, .help = "sgd"},
-    {"optim.beta1", KEY_REAL, AT(beta1), 0, 1, .below = true, .help = "adamw"},
-    {"optim.beta2", KEY_REAL, AT(beta2), 0, 1, .below = true, .help = "adamw"},
+    {"optim.momentum", KEY_REAL, AT(momentum), 0, 0.999999, .help = "sgd"},
+    {"optim.beta1", KEY_REAL, AT(beta1), 0, 0.999999, .help = "adamw"},
+    {"optim.beta2", KEY_REAL, AT(beta2), 0, 0.9999999, .help = "adamw"},
     {"optim.eps", KEY_REAL, AT(eps), 0, 1, .help = "adamw"},
     {"optim.clip", KEY_REAL, AT(clip), 0, 1e30, .help = "limit of the gradient's norm; 0: none"},
     {"optim.warmup_steps", KEY_COUNT, AT(warmup_steps), 0, 1e15, .help = "steps of rising learning rate"},
@@ -133,7 +133,7 @@ static const key keys[] = {
 
     {"parallel.mode", KEY_CHOICE, AT(mode), .choices = modes, .help = "what ranks share"},
     {"parallel.leaves", KEY_INT, AT(leaves), 1, 65536, .help = "parts of a batch (ranks x threads)"},
-    {"parallel.fold", KEY_FOLD, AT(fold), .choices = folds, .help = "or a power of two; never bits"},
+    {"parallel.fold", KEY_FOLD, AT(fold), .choices = folds, .help = "memory against traffic; never bits"},
     {"parallel.bucket_mb", KEY_REAL, AT(bucket_mb), 1e-6, 65536, .help = "most MiB of gradients sent together"},
     {"parallel.overlap", KEY_CHOICE, AT(overlap), .choices = overlaps, .help = "send while backward goes on"},
     {"parallel.progress_thread", KEY_FLAG, AT(progress_thread), .help = "a thread that moves gradients"},
@@ -205,6 +205,10 @@ static void describe(const key *k, char *text, size_t nbytes)
                     used == 0 ? "" : ", ", c->word);
             }
         }
+        if (k->kind == KEY_FOLD && used < nbytes) {
+            snprintf(text + used, nbytes - used, ", a power of two up to %d",
+                HIGHEST_FOLD);
+        }
         break;
     }
 }
@@ -253,7 +257,8 @@ static const choice *choose(
     int n = 0;
     for (const choice *c = k->choices; c->word != NULL; c++) {
         if (strcmp(c->word, value) != 0) {
-            words[n++] = c->word;
+            words[n] = c->word;
+            n += !c->unbuilt;
             continue;
         }
         if (c->unbuilt) {
@@ -340,11 +345,8 @@ static bool set_fold(
         *at = c == NULL ? *at : c->value;
         return c != NULL;
     }
-    if (number < 1 || number > 65536 || (number & (number - 1)) != 0) {
-        return refuse(problem,
-            "%s is '%s'; it can be deferred, eager or a power of two up to "
-            "65536",
-            k->name, value);
+    if (number < 1 || number > HIGHEST_FOLD || (number & (number - 1)) != 0) {
+        return refuse_value(k, value, problem);
     }
     *at = (int)number;
     return true;

@@ -39,6 +39,19 @@ bool seed_from_text(const char *text, uint64_t *value)
     return true;
 }
 
+bool count_take(const char **at, uint64_t *value)
+{
+    char *end;
+    errno = 0;
+    unsigned long long parsed = strtoull(*at, &end, 10);
+    if (!begins_with_digit(*at) || errno != 0) {
+        return false;
+    }
+    *value = parsed;
+    *at = end + strspn(end, " \t");
+    return true;
+}
+
 bool real_from_text(const char *text, double *value)
 {
     // Neither hexadecimal, nor inf, nor nan.

@@ -17,6 +17,9 @@ bool number_from_text(const char *text, int64_t *value);
 /** Decimal digits. */
 bool seed_from_text(const char *text, uint64_t *value);
 
+/** Takes decimal digits, and the blanks behind them, off the front of *at. */
+bool count_take(const char **at, uint64_t *value);
+
 /** A finite decimal number such as 0.05 or 1e-3. */
 bool real_from_text(const char *text, double *value);
 

@@ -76,11 +76,13 @@ static bool write_config(const cadre_train_config *config, const char *path)
 {
     char aside[CADRE_PATH_BYTES + 8];
     snprintf(aside, sizeof(aside), "%s.part", path);
-    errno = EINVAL; // what remains if a text is no UTF-8
-    FILE *stream = fopen(aside, "we");
+    // What a process that died has left, or a link that leads elsewhere.
+    (void)unlink(aside);
+    FILE *stream = fopen(aside, "wxe");
     if (stream == NULL) {
         return false;
     }
+    errno = EINVAL; // what remains if a text is no UTF-8
     bool written = yaml_write(config, stream);
     written = fclose(stream) == 0 && written;
     if (written && rename(aside, path) == 0) {

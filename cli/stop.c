@@ -3,6 +3,7 @@
 #include "stop.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -13,10 +14,15 @@
 static atomic_int caught;
 static _Atomic(const char *) answer;
 
+// A handler that waited for who does not read could not be stopped any more:
+// what is writable takes a short text at once.
 static void say(const char *text)
 {
-    ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
-    (void)ignored;
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (poll(&p, 1, 0) == 1) {
+        ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
+        (void)ignored;
+    }
 }
 
 static void on_signal(int signal_number)

@@ -23,6 +23,7 @@
 #include <cadre/train.h>
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -402,6 +403,8 @@ static int run_command(const train_wishes *w, const option *options,
 int command_train(int argc, char **argv)
 {
     train_wishes w = {0};
+    // Of a file above the limit (ulimit -f) writing says so, in a sentence.
+    signal(SIGXFSZ, SIG_IGN);
     const option options[] = {
         {OPTION_NUMBER, "-n", "-np --np --nproc-per-node", "N",
             "ranks on this host (default: 1)", &w.n_ranks, 1, MOST_RANKS},

@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_LEAVES = 65536 };
+// LONGEST_INSIDE: room for the path of any file in a run's folder.
+enum { MOST_LEAVES = 65536, LONGEST_INSIDE = 128 };
 
 static bool refuse(const char *text)
 {
@@ -156,7 +157,8 @@ bool train_config_make(
     int n = w->out == NULL
                 ? 0
                 : snprintf(config->out, sizeof(config->out), "%s", w->out);
-    if (n >= CADRE_PATH_BYTES || (w->out != NULL && n == 0)) {
+    // A longer one would show only when the run's last files are written.
+    if (n >= CADRE_PATH_BYTES - LONGEST_INSIDE || (w->out != NULL && n == 0)) {
         refuse("--out is empty or too long");
         return false;
     }

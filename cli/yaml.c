@@ -116,6 +116,10 @@ static bool read_value(
         taken = add_entry(r, key, &event);
     } else if (event.type == YAML_MAPPING_START_EVENT && level < MOST_LEVELS) {
         taken = read_map(r, key, level + 1);
+    } else if (event.type == YAML_ALIAS_EVENT) {
+        taken = refuse(r, line_of(&event),
+            "%s: '*%s' stands for something else: write that out", key,
+            (const char *)event.data.alias.anchor);
     } else {
         taken =
             refuse(r, line_of(&event), "%s: a value or keys are expected", key);

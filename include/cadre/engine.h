@@ -275,7 +275,8 @@ CADRE_API int cadre_engine_events(
 /**
  * Compares the parameters of all ranks.  Collective, between steps.
  *
- * Errors: those of a collective; a difference is *equal == false, no error
+ * Errors: CADRE_ERR_STATE  a step is open
+ *         and those of a collective; a difference is *equal == false, no error
  */
 CADRE_API CADRE_MUST_CHECK cadre_status cadre_engine_replicas_equal(
     cadre_engine *engine, bool *equal);

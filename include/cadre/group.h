@@ -154,6 +154,9 @@ CADRE_API CADRE_MUST_CHECK cadre_status cadre_barrier(
  *
  * timeout_ms: 0 means the group's own limit.  When the limit has passed the
  * status is CADRE_ERR_TIMEOUT, the group is broken, and the work released too.
+ *
+ * Errors: CADRE_ERR_STATE  it has been waited for already, as far as can be
+ *                          seen: works are used again
  */
 CADRE_API CADRE_MUST_CHECK cadre_status cadre_work_wait(
     cadre_work *work, int timeout_ms);

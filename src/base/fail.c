@@ -17,6 +17,11 @@ static void keep(const char *format, va_list arguments, const char *suffix)
     if (used < sizeof(fresh)) {
         snprintf(fresh + used, sizeof(fresh) - used, "%s", suffix);
     }
+    // Names of files and words from elsewhere stand in it: it stays one line,
+    // and gives a terminal no commands.
+    for (char *at = fresh; *at != '\0'; at++) {
+        *at = (*at > 0 && *at < ' ') || *at == 0x7f ? '?' : *at;
+    }
     memcpy(text, fresh, sizeof(text));
 }
 

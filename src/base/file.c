@@ -31,7 +31,10 @@ cadre_status cadre_new_file_open(const char *path, cadre_new_file *file)
         .path = cadre_alloc_string(path), .aside = joined(path, "", ".part")};
     cadre_status status = CADRE_ERR_NO_MEMORY;
     if (f.path != NULL && f.aside != NULL) {
-        f.stream = fopen(f.aside, "we"); // e: not handed to children
+        // What lies there was left by a process that died; a link, or a pipe
+        // that nobody reads, must not be opened.
+        (void)unlink(f.aside);
+        f.stream = fopen(f.aside, "wxe"); // e: not handed to children
         status = f.stream != NULL ? CADRE_OK
                                   : cadre_fail_errno(CADRE_ERR_IO, errno,
                                         "cannot write '%s'", f.aside);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#define _XOPEN_SOURCE 700 // realpath
+
 #include "base/folder.h"
 
 #include "base/alloc.h"
@@ -8,7 +10,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -125,13 +129,32 @@ static cadre_status sync_above(const char *path)
     return status;
 }
 
-static cadre_status make_aside(const cadre_new_folder *f)
+// A path may lead through the folder that is to be replaced, as "a/../a" does:
+// then it leads nowhere while that one is renamed.  So both names become those
+// of what the folder aside, which is there, really is.
+static cadre_status settle(cadre_new_folder *f)
+{
+    char real[PATH_MAX];
+    if (realpath(f->aside, real) == NULL) {
+        return cadre_fail_errno(
+            CADRE_ERR_IO, errno, "cannot write '%s'", f->path);
+    }
+    cadre_free(f->aside);
+    cadre_free(f->path);
+    f->aside = cadre_alloc_string(real);
+    real[strlen(real) - strlen(CADRE_ASIDE)] = '\0';
+    f->path = cadre_alloc_string(real);
+    return f->aside != NULL && f->path != NULL ? CADRE_OK : CADRE_ERR_NO_MEMORY;
+}
+
+static cadre_status make_aside(cadre_new_folder *f)
 {
     if (f->path == NULL || f->aside == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
     CADRE_TRY(remove_as_it_is(f->aside));
-    return cadre_make_folders(f->aside);
+    CADRE_TRY(cadre_make_folders(f->aside));
+    return settle(f);
 }
 
 cadre_status cadre_new_folder_open(const char *path, cadre_new_folder *folder)

@@ -38,7 +38,7 @@ static cadre_status check_transport(const char *name, cadre_link *wish)
             "processes");
     }
     return cadre_fail(CADRE_ERR_UNSUPPORTED,
-        "transport '%s' is not built yet: 'shm', 'tcp' and 'auto' are", name);
+        "transport '%s' is not there: 'shm', 'tcp' and 'auto' are", name);
 }
 
 static cadre_status check_options(const cadre_init_options *options,

@@ -475,13 +475,23 @@ void cadre_group_wake(cadre_group *group)
     }
 }
 
+// Nothing would ever end one that has been waited for.
+static cadre_status check_posted(const cadre_work *work)
+{
+    return work->state != CADRE_WORK_FREE
+               ? CADRE_OK
+               : cadre_fail(CADRE_ERR_STATE,
+                     "the work has been waited for already: wait for each "
+                     "exactly once");
+}
+
 cadre_status cadre_work_wait(cadre_work *work, int timeout_ms)
 {
     if (work == NULL) {
         return cadre_fail(CADRE_ERR_INVALID_ARG, "the work is NULL");
     }
+    CADRE_TRY(check_posted(work));
     cadre_group *group = work->group;
-    CADRE_ASSERT(work->state != CADRE_WORK_FREE);
     int64_t limit_ms = timeout_ms > 0 ? timeout_ms : most_ms(group);
     cadre_deadline deadline = cadre_deadline_in_ms(limit_ms);
 
@@ -502,6 +512,7 @@ cadre_status cadre_work_test(cadre_work *work, bool *done)
     if (work == NULL || done == NULL) {
         return cadre_fail(CADRE_ERR_INVALID_ARG, "an argument is NULL");
     }
+    CADRE_TRY(check_posted(work));
     CADRE_TRY(step(work->group, 0));
     *done = work->state == CADRE_WORK_DONE;
     return CADRE_OK;

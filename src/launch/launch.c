@@ -32,7 +32,8 @@ enum {
     TERM_MS = 200,   // from SIGTERM to SIGKILL
     KILL_MS = 700,   // from SIGKILL until a process is given up
     DRAIN_MS = 200,  // of silence, after which output left open is given up
-    LATE_MS = 500,   // that a failed job's output may take to be written
+    LATE_MS = 500,   // that the output of a job that failed, or was stopped,
+                     // may take to be written
     SILENT_RANK_STATUS = 3, // for a rank that failed but exited with 0
     LAST_LINES = 20,
 };
@@ -88,6 +89,10 @@ static cadre_status check_options(const cadre_launch_options *o)
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "cadre_launch: n_ranks is %d, but it goes from 1 to %d", o->n_ranks,
             CADRE_MAX_RANKS);
+    }
+    if (o->log_dir != NULL && o->log_dir[0] == '\0') {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "cadre_launch: log_dir is empty: it needs the name of a folder");
     }
     if (o->threads < 0 || o->timeout_ms < 0) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
@@ -286,21 +291,22 @@ static void reap_all(launch *l)
 
 static void pass_signal_on(launch *l, int number)
 {
+    // Saying so may take a while where nobody reads.
     const char *name = number == SIGINT ? "SIGINT" : "SIGTERM";
     if (l->stopped_by != 0) {
-        cadre_log(
-            CADRE_LOG_WARN, "launcher", "%s again: the ranks are killed", name);
         l->hurried = true;
         signal_groups(l, SIGKILL);
         l->stage = KILLED;
         l->next_stage = cadre_deadline_in_ms(KILL_MS);
+        cadre_log(
+            CADRE_LOG_WARN, "launcher", "%s again: the ranks are killed", name);
         return;
     }
     l->stopped_by = number;
+    signal_groups(l, number);
     cadre_log(CADRE_LOG_WARN, "launcher",
         "%s passed on to the ranks, which may finish; a second one kills them",
         name);
-    signal_groups(l, number);
 }
 
 static void take_signals(launch *l)
@@ -399,7 +405,7 @@ static void pump_all(launch *l)
 static bool is_drained(launch *l)
 {
     int64_t now = cadre_now_ns();
-    if (l->late == CADRE_NO_DEADLINE && has_failed(l)) {
+    if (l->late == CADRE_NO_DEADLINE && (has_failed(l) || l->stopped_by != 0)) {
         l->late = cadre_deadline_in_ms(LATE_MS);
     }
     if (now >= l->late) {

@@ -129,8 +129,11 @@ cadre_status cadre_log_file_open(
     if (path == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
-    int fd =
-        open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    // A pipe that nobody reads is refused, not waited for.
+    int fd = open(path,
+        O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NONBLOCK |
+            O_NOCTTY,
+        0666);
     if (fd < 0) {
         cadre_status status =
             cadre_fail_errno(CADRE_ERR_IO, errno, "cannot write '%s'", path);

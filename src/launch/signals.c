@@ -12,10 +12,12 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
-static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGPIPE};
+// The last two are ignored: what is written, be it a log, says that it failed.
+static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGPIPE, SIGXFSZ};
 enum { N_SIGNALS = sizeof(numbers) / sizeof(numbers[0]) };
 
 static atomic_flag busy = ATOMIC_FLAG_INIT;
@@ -61,7 +63,8 @@ cadre_status cadre_signals_catch(void)
         struct sigaction action;
         memset(&action, 0, sizeof(action));
         sigemptyset(&action.sa_mask);
-        action.sa_handler = numbers[i] == SIGPIPE ? SIG_IGN : note;
+        bool ignored = numbers[i] == SIGPIPE || numbers[i] == SIGXFSZ;
+        action.sa_handler = ignored ? SIG_IGN : note;
         action.sa_flags = SA_RESTART;
         sigaction(numbers[i], &action, &before[i]);
     }

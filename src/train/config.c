@@ -6,13 +6,15 @@
 #include "base/hash.h"
 #include "data/deal.h"
 #include "data/masked.h"
+#include "parallel/settings.h"
 #include "train/resume.h"
+#include "train/setup.h"
 #include "train/task.h"
 #include <inttypes.h>
 #include <string.h>
 
 // A trace of more is no longer looked at, and fills disks.
-enum { MOST_TRACED = 1000 };
+enum { MOST_TRACED = 1000, MOST_BUCKET_MB = 65536 };
 
 static cadre_status check_at_least(
     const char *key, int64_t value, int64_t lowest)
@@ -39,9 +41,67 @@ static cadre_status check_trace(const cadre_train_config *config)
     return CADRE_OK;
 }
 
+static cadre_status check_model(const cadre_train_config *c)
+{
+    CADRE_TRY(check_at_least("model.layers", c->model_layers, 0));
+    CADRE_TRY(check_at_least("model.width", c->model_width, 0));
+    CADRE_TRY(check_at_least("model.heads", c->model_heads, 0));
+    CADRE_TRY(check_at_least("model.kv_heads", c->model_kv_heads, 0));
+    CADRE_TRY(check_at_least("model.context", c->model_context, 0));
+    return check_at_least("data.side", c->data_side, 0);
+}
+
+// Of the enums that the engine does not know.
+static cadre_status check_choices(const cadre_train_config *c)
+{
+    bool known =
+        c->optimizer != CADRE_NONE &&
+        (c->decay == CADRE_DECAY_ALL || c->decay == CADRE_DECAY_WEIGHTS) &&
+        (c->data_damaged == CADRE_DAMAGED_REFUSE ||
+            c->data_damaged == CADRE_DAMAGED_SKIP);
+    return known ? CADRE_OK
+                 : cadre_fail(CADRE_ERR_INVALID_ARG,
+                       "optim.name is %d, optim.decay %d and data.damaged %d: "
+                       "one of them is none that a run can have",
+                       (int)c->optimizer, (int)c->decay, (int)c->data_damaged);
+}
+
+// What the engine would refuse is refused before anything starts.  There -1 is
+// a way to say 0, here it is none.
+static cadre_status check_engine(const cadre_train_config *c)
+{
+    const struct {
+        const char *key;
+        double value;
+    } numbers[] = {
+        {"optim.lr", c->lr},
+        {"optim.weight_decay", c->weight_decay},
+        {"optim.momentum", c->momentum},
+        {"optim.beta1", c->beta1},
+        {"optim.beta2", c->beta2},
+        {"optim.eps", c->eps},
+        {"optim.clip", c->clip},
+        {"optim.min_lr_factor", c->min_lr_factor},
+        {"optim.step_factor", c->step_factor},
+    };
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        if (!(numbers[i].value >= 0)) {
+            return cadre_fail(CADRE_ERR_INVALID_ARG,
+                "%s is %g, at least 0 is needed", numbers[i].key,
+                numbers[i].value);
+        }
+    }
+    cadre_engine_options options = cadre_setup_options(c);
+    // 0 stands for the steps of the run, which the data decides.
+    options.total_steps = c->total_steps > 0 ? c->total_steps : 1;
+    return cadre_settings_fill_in(&options);
+}
+
 cadre_status cadre_config_check(
     const cadre_train_config *config, int world_size)
 {
+    CADRE_TRY(check_model(config));
+    CADRE_TRY(check_choices(config));
     CADRE_TRY(check_at_least("threads", config->threads, 1));
     CADRE_TRY(check_at_least("steps", config->steps, 0));
     CADRE_TRY(check_at_least("epochs", config->epochs, 0));
@@ -75,11 +135,12 @@ cadre_status cadre_config_check(
             "train.label_smoothing is %g; 0 to below 1 is possible",
             config->label_smoothing);
     }
-    if (!(config->bucket_mb > 0)) {
+    if (!(config->bucket_mb > 0 && config->bucket_mb <= MOST_BUCKET_MB)) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "parallel.bucket_mb is %g, more than 0 is needed",
-            config->bucket_mb);
+            "parallel.bucket_mb is %g, more than 0 and at most %d is needed",
+            config->bucket_mb, MOST_BUCKET_MB);
     }
+    CADRE_TRY(check_engine(config));
     CADRE_TRY(check_trace(config));
     if (config->leaves > 0 && world_size > config->leaves) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
@@ -152,6 +213,10 @@ uint64_t cadre_config_rhythm(const cadre_train_config *config)
 // A damaged test split is better found now than after the training.
 cadre_status cadre_train_check(const cadre_train_config *config, int world_size)
 {
+    if (config == NULL) {
+        return cadre_fail(
+            CADRE_ERR_INVALID_ARG, "cadre_train_check needs a configuration");
+    }
     CADRE_TRY(cadre_config_check(config, world_size));
     const cadre_recipe *recipe;
     CADRE_TRY(cadre_recipe_find(config->recipe, &recipe));

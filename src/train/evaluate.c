@@ -174,6 +174,10 @@ cadre_status cadre_evaluate(cadre_group *world,
     const cadre_train_config *config, const char *model_path,
     cadre_eval_result *out)
 {
+    if (world == NULL || config == NULL || model_path == NULL || out == NULL) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "cadre_evaluate needs a group, a configuration, a model and out");
+    }
     cadre_thread_plain_floats();
     cadre_task task;
     CADRE_TRY(cadre_task_open(world, config, false, &task));

@@ -195,6 +195,12 @@ cadre_status cadre_generate(cadre_group *world,
     const cadre_train_config *config, const char *model_path,
     const cadre_generate_options *options)
 {
+    if (world == NULL || config == NULL || model_path == NULL ||
+        options == NULL || options->write == NULL) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "cadre_generate needs a group, a configuration, a model, and "
+            "options with a function that writes");
+    }
     CADRE_TRY(check(options));
     cadre_thread_plain_floats();
     cadre_task task;

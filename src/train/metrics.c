@@ -41,8 +41,15 @@ static cadre_status open_as(
     return CADRE_OK;
 }
 
+// A new file, and not what lies there: that may be a pipe which nobody reads.
 cadre_status cadre_metrics_open(const char *folder, cadre_metrics **out)
 {
+    char *path = cadre_path_join(folder, "metrics.jsonl");
+    if (path == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    (void)unlink(path);
+    cadre_free(path);
     return open_as(folder, "we", out);
 }
 

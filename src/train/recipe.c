@@ -247,6 +247,10 @@ cadre_status cadre_recipe_find(const char *name, const cadre_recipe **out)
 
 cadre_status cadre_recipe_config(const char *name, cadre_train_config *out)
 {
+    if (name == NULL || out == NULL) {
+        return cadre_fail(
+            CADRE_ERR_INVALID_ARG, "cadre_recipe_config needs a name and out");
+    }
     const cadre_recipe *recipe = find(name);
     if (recipe == NULL) {
         return refuse(name);

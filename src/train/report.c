@@ -304,6 +304,10 @@ static cadre_status write_page(const cadre_train_config *config,
 
 cadre_status cadre_report(const cadre_train_config *config)
 {
+    if (config == NULL || config->out[0] == '\0') {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "cadre_report needs a configuration with the run's folder, out");
+    }
     cadre_report_data data;
     cadre_report_trace trace = {0};
     CADRE_TRY(cadre_report_data_read(config->out, &data));

@@ -51,8 +51,9 @@ static void note_step(const char *name, void *ctx)
     step_list *list = ctx;
     size_t n = sizeof(step_prefix) - 1;
     int64_t step;
-    if (strncmp(name, step_prefix, n) != 0 ||
-        !cadre_parse_int(name + n, 1, INT64_MAX, &step)) {
+    // "step-06" is somebody's copy, and no other name of step-6.
+    if (strncmp(name, step_prefix, n) != 0 || name[n] == '0' ||
+        name[n] == '+' || !cadre_parse_int(name + n, 1, INT64_MAX, &step)) {
         return;
     }
     if (list->steps != NULL) {
@@ -221,6 +222,12 @@ static cadre_status adopt(cadre_train_config *config, const found *f)
         config->total_steps = f->note.total_steps;
     }
     CADRE_TRY(compare_settings(config, f, config->leaves > 0));
+    if (config->total_steps != f->note.total_steps) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "optim.total_steps is %" PRId64 ", but in the run that is resumed "
+            "it is %" PRId64 ": go on with the same",
+            config->total_steps, f->note.total_steps);
+    }
     config->resume_step = f->info.step;
     config->leaves = config->leaves == 0 ? f->info.leaves : config->leaves;
     return CADRE_OK;
@@ -228,6 +235,10 @@ static cadre_status adopt(cadre_train_config *config, const found *f)
 
 cadre_status cadre_train_adopt(cadre_train_config *config)
 {
+    if (config == NULL) {
+        return cadre_fail(
+            CADRE_ERR_INVALID_ARG, "cadre_train_adopt needs a configuration");
+    }
     found f = {0};
     cadre_status status = find_newest(config->resume, false, &f);
     if (status == CADRE_OK) {

@@ -44,12 +44,11 @@ static double hyper(double value)
     return value == 0 ? CADRE_ZERO : value;
 }
 
-cadre_status cadre_setup_engine(
-    const cadre_train_config *config, cadre_model *model, cadre_engine **out)
+cadre_engine_options cadre_setup_options(const cadre_train_config *config)
 {
     const cadre_train_config *c = config;
     double bucket_bytes = c->bucket_mb * 1024 * 1024;
-    const cadre_engine_options options = {
+    return (cadre_engine_options){
         .mode = c->mode,
         .leaves = c->leaves,
         .threads = c->threads,
@@ -73,6 +72,12 @@ cadre_status cadre_setup_engine(
         .step_factor = hyper(c->step_factor),
         .record = c->trace_count > 0,
     };
+}
+
+cadre_status cadre_setup_engine(
+    const cadre_train_config *config, cadre_model *model, cadre_engine **out)
+{
+    const cadre_engine_options options = cadre_setup_options(config);
     return cadre_engine_create(model, &options, out);
 }
 

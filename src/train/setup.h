@@ -24,6 +24,9 @@
 cadre_status cadre_setup_task(cadre_group *world, cadre_train_config *config,
     cadre_resume_point *point, cadre_task *task, int64_t *n_steps);
 
+/** What a checked configuration says of the engine. */
+cadre_engine_options cadre_setup_options(const cadre_train_config *config);
+
 /** Makes the engine of a settled run.  Errors: cadre_engine_create()'s */
 cadre_status cadre_setup_engine(
     const cadre_train_config *config, cadre_model *model, cadre_engine **out);

@@ -457,6 +457,10 @@ cadre_status cadre_train(cadre_group *world, const cadre_train_config *config,
     const cadre_train_hooks *hooks, cadre_train_summary *out)
 {
     static const cadre_train_hooks nobody;
+    if (world == NULL || config == NULL || out == NULL) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "cadre_train needs a group, a configuration and out");
+    }
     run r = {
         .world = world,
         .settled = *config,

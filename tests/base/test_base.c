@@ -29,6 +29,8 @@ static void a_failure_keeps_its_sentence(void **state)
     (void)cadre_fail_errno(CADRE_ERR_IO, ENOENT, "cannot read 'x'");
     assert_string_equal(
         cadre_error_text(), "cannot read 'x': No such file or directory");
+    (void)cadre_fail(CADRE_ERR_IO, "no '%s'", "a\n\033[2J\x7f\u00e9");
+    assert_string_equal(cadre_error_text(), "no 'a??[2J?\u00e9'");
 
     char long_text[3000];
     memset(long_text, 'x', sizeof(long_text) - 1);

@@ -69,6 +69,26 @@ static void another_takes_the_place_of_the_one_before(void **state)
     assert_int_equal(entries(home), 1);
 }
 
+static void a_path_through_the_folder_itself_is_the_folder(void **state)
+{
+    a_folder_is_there_when_it_is_committed(state);
+    char through[80];
+    snprintf(through, sizeof(through), "%s/../new", path);
+    cadre_new_folder f;
+    CHECK_OK(cadre_new_folder_open(through, &f));
+    write_into(f.aside, "b");
+    CHECK_OK(cadre_new_folder_commit(&f));
+    assert_false(has(path, "a"));
+    assert_true(has(path, "b"));
+    assert_int_equal(entries(home), 1);
+
+    snprintf(through, sizeof(through), "%s/.", path);
+    CHECK_OK(cadre_new_folder_open(through, &f));
+    CHECK_FAILS(cadre_new_folder_commit(&f), CADRE_ERR_IO, path);
+    assert_true(has(path, "b"));
+    assert_int_equal(entries(path), 1);
+}
+
 static void what_is_given_up_leaves_nothing(void **state)
 {
     a_folder_is_there_when_it_is_committed(state);
@@ -136,6 +156,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CLEAN(a_folder_is_there_when_it_is_committed),
         CLEAN(another_takes_the_place_of_the_one_before),
+        CLEAN(a_path_through_the_folder_itself_is_the_folder),
         CLEAN(what_is_given_up_leaves_nothing),
         CLEAN(what_is_left_over_is_emptied),
         CLEAN(failures_name_the_path),

@@ -55,13 +55,19 @@ class Keys(harness.CommandTest):
         self.refused(2, "'parallel.leaves'", "train", "mlp-fashion", "--set",
                      "paralel.leafs=1")
         self.refused(2, "'--steps'", "train", "mlp-fashion", "--step", "1")
+        # Not what is near, but not built yet.
+        self.refused(2, "did you mean 'sgd'", "train", "mlp-fashion", "--set",
+                     "optim.name=lar")
+        self.refused(2, "did you mean 'tcp'", "bench", "allreduce",
+                     "--transport", "ucp")
         self.refused(2, "did you mean", "trian", "mlp-fashion")
 
     def test_values_out_of_range_are_refused(self):
         for assignment in (
                 "optim.lr=fast", "optim.lr=", "optim.lr=nan", "optim.lr=inf",
                 "optim.lr=0x1p3", "optim.lr=1,5", "optim.lr= 1", "optim.lr=-1",
-                "optim.beta1=1", "optim.beta2=1.5", "optim.momentum=-0.1",
+                "optim.beta1=1", "optim.beta2=1.5", "optim.beta1=0.9999995",
+                "optim.momentum=0.9999995", "optim.beta2=0.99999995", "optim.momentum=-0.1",
                 "train.global_batch=0", "train.global_batch=12.5",
                 "train.global_batch=128x", "train.global_batch=9e9",
                 "train.seed=-1", "train.seed=18446744073709551616",
@@ -82,6 +88,10 @@ class Keys(harness.CommandTest):
                 self.refused(2, key, "train", "mlp-fashion", "--set",
                              assignment)
         self.refused(2, "KEY=VALUE", "train", "mlp-fashion", "--set", "optim")
+        for fold in ("3", "+2", "none"):
+            self.refused(2, "deferred, eager, a power of two up to 65536",
+                         "train", "mlp-fashion", "--set",
+                         f"parallel.fold={fold}")
 
     def test_paths_are_utf8(self):
         for name in (b"\xff", b"\xc3", b"\xc0\xaf", b"\xed\xa0\x80",
@@ -121,7 +131,7 @@ class Keys(harness.CommandTest):
                           ("--steps", "1", "--epochs", "1"),
                           ("--steps", "1", "--set", "epochs=1"),
                           ("--set", "steps=1", "--set", "epochs=1"),
-                          ("--out", ""),
+                          ("--out", ""), ("--out", "x/" * 2000),
                           ("--quiet=yes",), ("--port", "1"), ("twice",)):
             with self.subTest(arguments):
                 self.refused(2, "cadre train: ", "train", "mlp-fashion",
@@ -156,6 +166,8 @@ class Keys(harness.CommandTest):
             with self.subTest(text):
                 file = self.write(text)
                 self.refused(2, f"{file}, line {line}: ", "train", file)
+        self.refused(2, "'*x' stands for something else", "train",
+                     self.write("recipe: &x mlp-fashion\nsteps: *x\n"))
         self.refused(2, "No such file", "train", "none/such.yaml")
         self.refused(2, "cannot read", "train", "missing.yaml")
 

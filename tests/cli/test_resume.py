@@ -99,6 +99,13 @@ class Resume(harness.CommandTest):
         self.assertEqual(checkpoints_of(out),
                          [f"step-{i}" for i in range(1, 5)])
 
+    def test_a_copy_by_another_name_is_left_alone(self):
+        out = self.copy()
+        shutil.copytree(out / "checkpoints" / "step-5",
+                        out / "checkpoints" / "step-020")
+        self.resume(out, "--steps", "20", "--set", "checkpoint.keep=1")
+        self.assertEqual(checkpoints_of(out), ["step-020", "step-20"])
+
     def test_a_damaged_one_is_named_and_an_older_one_taken(self):
         files = sorted(path.name for path in
                        (self.stopped / "checkpoints/step-7").iterdir())
@@ -162,6 +169,15 @@ class Resume(harness.CommandTest):
                     "parallel.bucket_mb=0.1", "--set", "parallel.fold=eager",
                     "--set", "train.micro_batch=22")
         self.check_is_whole(out)
+
+    def test_what_is_refused_is_not_written_down(self):
+        out = self.copy()
+        before = (out / "config.yaml").read_bytes()
+        for more in ((), ("-n", "2")):
+            done = self.resume(out, "--steps", "20", "--set",
+                               "optim.total_steps=100", *more, status=2)
+            self.assertIn("optim.total_steps is 100", done.stderr)
+        self.assertEqual((out / "config.yaml").read_bytes(), before)
 
     def test_a_trace_of_steps_that_were_made_is_refused(self):
         out = self.copy()
@@ -288,8 +304,9 @@ class Resume(harness.CommandTest):
                     [harness.CADRE, "train", "--resume", out, "--steps", "20",
                      "-n", n,
                      # Shared memory counts as files do.
-                     "--set", "parallel.transport=tcp"], capture_output=True, text=True, timeout=120,
-                    env=harness.environment(), restore_signals=False,
+                     "--set", "parallel.transport=tcp"],
+                    capture_output=True, text=True, timeout=120,
+                    env=harness.environment(),
                     preexec_fn=lambda: resource.setrlimit(
                         resource.RLIMIT_FSIZE, (limit, limit)))
                 self.assertEqual(done.returncode, 3, done.stderr)

@@ -101,6 +101,7 @@ class Requests(RunTest):
         self.refused(2, "'0'", "--threads", "0", "true")
         self.refused(2, "--bind wants 'core' or 'none'", "--bind", "socket",
                      "true")
+        self.refused(2, "log_dir is empty", "-n", "1", "--log-dir", "", "true")
 
     def test_is_not_built_yet(self):
         for name in ("--nnodes", "--node-rank", "--node_rank", "--rdzv",

@@ -7,6 +7,7 @@
 
 import json
 import math
+import os
 import shlex
 import shutil
 import signal
@@ -349,13 +350,25 @@ class Train(harness.CommandTest):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
 
-    def start(self, out, *arguments):
+    def start(self, out, *arguments, stderr=subprocess.PIPE):
         """A run without end."""
         command = [harness.CADRE, *map(str, self.train_arguments(
             "--set", "train.log_every=1", *arguments, out=out, steps=10**7))]
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, env=harness.environment())
+            stderr=stderr, text=True, env=harness.environment())
+
+    def test_what_lies_in_the_folder_is_not_waited_for(self):
+        out = self.new_out()
+        out.mkdir()
+        for name in ("config.yaml.part", "metrics.jsonl",
+                     "model.safetensors.part", "report.html.part"):
+            os.mkfifo(out / name)
+        elsewhere = self.folder / "elsewhere"
+        elsewhere.write_text("precious")
+        (out / "summary.json.part").symlink_to(elsewhere)
+        self.train(out=out, steps=1)
+        self.assertEqual(elsewhere.read_text(), "precious")
 
     def test_one_run_at_a_time_writes_into_a_folder(self):
         for more in (("-n", "1"), ("-n", "2"), ("-n", "2", "--set",
@@ -413,6 +426,34 @@ class Train(harness.CommandTest):
         _, whole = self.train("--set", "parallel.leaves=4",
                               steps=stopped["steps"])
         self.assertEqual(whole["params_hash"], stopped["params_hash"], errors)
+
+    def test_who_does_not_read_keeps_no_run_from_stopping(self):
+        for more in (("-n", "1"), ("-n", "2")):
+            with self.subTest(more):
+                out = self.new_out()
+                process = self.start(out, "--quiet", *more,
+                                     stderr=self.full_pipe())
+                try:
+                    self.wait_for_steps(process, out)
+                    process.send_signal(signal.SIGINT)
+                    process.communicate(timeout=60)
+                finally:
+                    process.kill()
+                    process.wait()
+                self.assertEqual(process.returncode, 130)
+                summary = json.loads((out / "summary.json").read_text())
+                self.assertEqual(summary["stopped_by"], "SIGINT")
+
+    def full_pipe(self):
+        """The end of a pipe that takes no byte more, since nobody reads."""
+        for end in os.pipe():
+            self.addCleanup(os.close, end)
+        os.set_blocking(end, False)
+        with self.assertRaises(BlockingIOError):
+            while True:
+                os.write(end, bytes(4096))
+        os.set_blocking(end, True)
+        return end
 
     def test_a_second_signal_stops_now(self):
         out = self.new_out()

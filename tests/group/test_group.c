@@ -101,6 +101,28 @@ static void senseless_arguments_are_refused(void **state)
     cadre_group_release(g);
 }
 
+static void wait_twice(cadre_group *world, void *ctx)
+{
+    (void)ctx;
+    cadre_work *work = NULL;
+    RANK_OK(cadre_barrier(world, &work));
+    RANK_OK(cadre_work_wait(work, 0));
+    bool done = false;
+    RANK_CHECK(cadre_work_test(work, &done) == CADRE_ERR_STATE);
+    RANK_CHECK(cadre_work_wait(work, 0) == CADRE_ERR_STATE);
+    RANK_CHECK(strstr(cadre_error_text(), "exactly once") != NULL);
+    RANK_OK(cadre_barrier(world, NULL)); // the group is whole
+}
+
+static void a_work_is_waited_for_once(void **state)
+{
+    (void)state;
+    cadre_group *g = make_alone();
+    wait_twice(g, NULL);
+    cadre_group_release(g);
+    run_as_threads(LINK_INPROC, 2, 0, wait_twice, NULL);
+}
+
 static void sixty_four_works_may_be_posted(void **state)
 {
     (void)state;
@@ -362,6 +384,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_group_of_one_needs_no_transport),
         cmocka_unit_test(senseless_arguments_are_refused),
+        cmocka_unit_test(a_work_is_waited_for_once),
         cmocka_unit_test(sixty_four_works_may_be_posted),
         cmocka_unit_test(arenas_are_zeroed_aligned_and_freed_with_the_group),
         cmocka_unit_test(a_broken_group_of_one_stays_broken),

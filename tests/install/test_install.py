@@ -7,6 +7,7 @@
 
 import glob
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -67,8 +68,8 @@ class Install(unittest.TestCase):
         first = os.path.join(cls.folder, "first")
         subprocess.run([CMAKE, "--install", BUILD, "--prefix", first],
                        check=True, stdout=subprocess.DEVNULL)
-        # An installation may be moved.
-        cls.prefix = os.path.join(cls.folder, "moved")
+        # An installation may be moved, also to where names have blanks.
+        cls.prefix = os.path.join(cls.folder, "moved away")
         os.rename(first, cls.prefix)
         cls.lib = os.path.dirname(
             glob.glob(cls.prefix + "/**/libcadre.so", recursive=True)[0])
@@ -98,9 +99,9 @@ class Install(unittest.TestCase):
             "3 of 2\n" * 2)
 
     def test_pkg_config_builds_a_program_that_runs_on_two_ranks(self):
-        flags = self.run_it(
+        flags = shlex.split(self.run_it(
             "pkg-config", "--cflags", "--libs", "cadre",
-            PKG_CONFIG_PATH=os.path.join(self.lib, "pkgconfig")).split()
+            PKG_CONFIG_PATH=os.path.join(self.lib, "pkgconfig")))
         program = os.path.join(self.folder, "by_pkg_config")
         self.run_it(CC, "-std=c17", "-Wall", "-Werror", "program.c", *flags,
                     "-o", program)

@@ -551,6 +551,11 @@ static void refuses_options_that_make_no_sense(void **state)
                                  .log_dir = "/dev/null/logs"},
                     &result),
         CADRE_ERR_IO, "/dev/null");
+    CHECK_FAILS(
+        cadre_launch(
+            &(cadre_launch_options){.n_ranks = 1, .argv = words, .log_dir = ""},
+            &result),
+        CADRE_ERR_INVALID_ARG, "log_dir is empty");
 }
 
 int main(void)

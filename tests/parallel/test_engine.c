@@ -578,6 +578,9 @@ static void refuse_options(cadre_group *world)
     CHECK_FAILS(cadre_step_end(e, NULL), CADRE_ERR_STATE, "no step is open");
     CHECK_OK(cadre_step_begin(e));
     CHECK_FAILS(cadre_step_begin(e), CADRE_ERR_STATE, "a step is open");
+    bool equal;
+    CHECK_FAILS(cadre_engine_replicas_equal(e, &equal), CADRE_ERR_STATE,
+        "a step is open");
     CHECK_FAILS(cadre_step_end(e, NULL), CADRE_ERR_STATE, "0 of this rank's");
     CHECK_FAILS(cadre_step_begin(e), CADRE_ERR_ABORTED, "gave up step 1");
     assert_null(cadre_model_param_name(m, N_PARAMS));

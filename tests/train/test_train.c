@@ -11,6 +11,7 @@
 #include "cadre/launch.h"
 #include "support/check.h"
 #include <dirent.h>
+#include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -421,6 +422,39 @@ static void a_configuration_that_makes_no_sense_is_refused(void **state)
     c.epochs = 0;
     CHECK_FAILS(
         cadre_train_check(&c, 1), CADRE_ERR_INVALID_ARG, "nothing to do");
+    const struct {
+        double *value;
+        double bad;
+        const char *words;
+    } numbers[] = {
+        {&c.lr, -1, "optim.lr is -1"},
+        {&c.lr, (double)NAN, "optim.lr is nan"},
+        {&c.lr, (double)INFINITY, "lr is inf"},
+        {&c.weight_decay, -1, "optim.weight_decay is -1"},
+        {&c.clip, -1, "optim.clip is -1"},
+        {&c.beta1, 0.9999995, "beta1 is 0.9999995"},
+        {&c.min_lr_factor, 2, "min_lr_factor is 2"},
+        {&c.bucket_mb, 1e300, "parallel.bucket_mb is 1e+300"},
+    };
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        c = small_config();
+        *numbers[i].value = numbers[i].bad;
+        CHECK_FAILS(
+            cadre_train_check(&c, 1), CADRE_ERR_INVALID_ARG, numbers[i].words);
+    }
+    c = small_config();
+    c.optimizer = CADRE_NONE;
+    CHECK_FAILS(
+        cadre_train_check(&c, 1), CADRE_ERR_INVALID_ARG, "optim.name is 0");
+    c = small_config();
+    c.model_width = -1;
+    CHECK_FAILS(
+        cadre_train_check(&c, 1), CADRE_ERR_INVALID_ARG, "model.width is -1");
+    c = small_config();
+    c.schedule = CADRE_COSINE; // over the steps of the run
+    CHECK_OK(cadre_train_check(&c, 1));
+    CHECK_FAILS(
+        cadre_train_check(NULL, 1), CADRE_ERR_INVALID_ARG, "configuration");
     c = small_config();
     c.threads_per_leaf = 2;
     CHECK_FAILS(
