@@ -40,13 +40,11 @@ def words(tag, count):
 
 
 def values(tag, shape, scale=1.0):
-    """Uniform in [-scale, scale), never 0, in f32."""
+    """Uniform in [-scale, scale), in f32."""
     count = int(np.prod(shape))
     unit = (words(tag, count) >> np.uint32(8)).astype(np.float32)
     unit = (unit + np.float32(0.5)) * np.float32(2.0**-23) - np.float32(1.0)
-    result = (unit * np.float32(scale)).reshape(shape)
-    assert np.all(result != 0)
-    return torch.from_numpy(result)
+    return torch.from_numpy((unit * np.float32(scale)).reshape(shape))
 
 
 def labels(n, classes):
@@ -79,6 +77,7 @@ def linear(n, i, o):
 
 def relu(n, i):
     x = values(X, (n, i)).double().requires_grad_()
+    assert torch.all(x != 0)
     y = F.relu(x)
     y.backward(values(DY, (n, i)).double())
     show("relu", n, i, i, "y", y)
@@ -336,7 +335,8 @@ def predicted_losses(kind, net, side):
     show(kind, 4, 0, 0, "loss", F.cross_entropy(net.double()(x.double()), y, reduction="none"))
 
 
-def losses_of_pictures(kind, net, side, steps, warmup):
+def losses_of_pictures(kind, net, side, steps, warmup=0):
+    net(pictures(side)[0])  # tells lazy layers their size
     fill(net, 2.0)
     train(kind, net, 4, [pictures(side, s) for s in range(steps)], warmup)
 
@@ -639,6 +639,8 @@ def text():
         smoothed_cross_entropy(*shape)
     text_net("tiny-gpt", Gpt(2, 24, 3, 70), 70, batch=3, steps=5)
     text_net("gpt-kjv-small", Gpt(4, 128, 4, 128), 128, batch=4, steps=5)
+    text_net("gpt-kjv", Gpt(6, 384, 6, 32), 32, batch=4, steps=5)
+    text_net("gpt2-small", Gpt(12, 48, 12, 64), 64, batch=4, steps=5)
     text_net("tiny-llama", Llama(2, 24, 6, 2), 70, batch=3, steps=5)
     text_net("llama-kjv-small", Llama(4, 128, 4, 2), 128, batch=4, steps=5)
     text_net("tiny-bert", Bert(2, 24, 3, 70), 70, batch=3, steps=5, batch_of=gap_batch)
@@ -680,8 +682,10 @@ def main():
     first_gradients("resnet18-fashion", resnet18_net(), batch=16, first=25)
     first_losses("resnet18-fashion", resnet18_net(), batch=16, steps=5, warmup=25)
     losses_of_pictures("resnet50-small", resnet50_net(8), side=64, steps=5, warmup=1000)
-    predicted_losses("alexnet-small", alexnet_net(6), side=67)
-    predicted_losses("vgg16-small", vgg16_net(4), side=32)
+    predicted_losses("alexnet-predicts", alexnet_net(12), side=67)
+    predicted_losses("vgg16-predicts", vgg16_net(4), side=32)
+    losses_of_pictures("alexnet-small", alexnet_net(12), side=67, steps=5)
+    losses_of_pictures("vgg16-small", vgg16_net(4), side=32, steps=5)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ static conv_state *as_conv(cadre_layer_state *state)
 static cadre_status plan_conv(const cadre_layer *layer, cadre_layer_plan *plan)
 {
     enum { MOST_CHANNELS = 1 << 16 }; // so that no size overflows
+    enum { LARGE = 7 };
     if (plan->name[0] == '\0') {
         return cadre_fail(
             CADRE_ERR_INVALID_ARG, "conv2d needs a name for its parameters");
@@ -56,7 +57,10 @@ static cadre_status plan_conv(const cadre_layer *layer, cadre_layer_plan *plan)
     plan->stride = layer->stride == 0 ? 1 : layer->stride;
     plan->padding = layer->padding;
     plan->out.channels = layer->width;
-    plan->out.block = cadre_compute_block();
+    // From plain images through a large window the library has fast code to
+    // plain ones alone.
+    bool plain = plan->in.block == 1 && plan->kernel > LARGE;
+    plan->out.block = plain ? 1 : cadre_compute_block();
     return cadre_layer_slide(plan);
 }
 

@@ -9,7 +9,6 @@
 //
 // Threads: any.
 
-#include "base/check.h"
 #include "base/fail.h"
 #include "nn/layer.h"
 #include "nn/row_add.h"
@@ -71,11 +70,24 @@ static void describe(
     snprintf(param->name, sizeof(param->name), "%s.weight", plan->name);
 }
 
+// In its range, as forward has seen.
 static int64_t token_of(const cadre_layer_call *call, int64_t row)
 {
-    int64_t token = (int64_t)*cadre_matrix_view_row(call->x, row);
-    CADRE_ASSERT(token >= 0 && token < call->plan->vocabulary);
-    return token;
+    return (int64_t)*cadre_matrix_view_row(call->x, row);
+}
+
+static cadre_status check_tokens(const cadre_layer_call *call)
+{
+    const float vocabulary = (float)call->plan->vocabulary;
+    for (int64_t n = 0; n < call->x.rows; n++) {
+        float token = *cadre_matrix_view_row(call->x, n);
+        if (!(token >= 0.0f && token < vocabulary)) {
+            return cadre_fail(CADRE_ERR_INVALID_ARG,
+                "token %lld of a pass is %g; there are %lld, from 0",
+                (long long)n, (double)token, (long long)call->plan->vocabulary);
+        }
+    }
+    return CADRE_OK;
 }
 
 static int64_t place_of(const cadre_layer_call *call, int64_t row)
@@ -85,6 +97,7 @@ static int64_t place_of(const cadre_layer_call *call, int64_t row)
 
 static cadre_status look_up(const cadre_layer_call *call, cadre_matrix y)
 {
+    CADRE_TRY(check_tokens(call));
     for (int64_t n = 0; n < y.rows; n++) {
         memcpy(cadre_matrix_row(y, n),
             call->params[0] + token_of(call, n) * y.columns,

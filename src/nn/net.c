@@ -3,7 +3,6 @@
 #include "nn/net.h"
 
 #include "base/alloc.h"
-#include "base/check.h"
 #include "base/fail.h"
 #include "base/random.h"
 #include "nn/plan.h"
@@ -238,6 +237,18 @@ static cadre_status describe_params(cadre_net *net)
     return CADRE_OK;
 }
 
+static int64_t or_one(int64_t extent)
+{
+    return extent == 0 ? 1 : extent;
+}
+
+// A shape as its user writes it, in full.
+static cadre_shape in_full(cadre_shape s)
+{
+    return (cadre_shape){or_one(s.channels), or_one(s.height), or_one(s.width),
+        or_one(s.block), s.tokens};
+}
+
 static bool makes_sense(cadre_shape s)
 {
     enum { MOST_TOKENS = 1 << 20 };
@@ -259,6 +270,7 @@ cadre_status cadre_net_create(const cadre_layer *layers, int n_layers,
     cadre_shape input, int64_t n_classes, cadre_net **out)
 {
     enum { MOST_LAYERS = 10000 };
+    input = in_full(input);
     if (layers == NULL || n_layers < 1 || n_layers > MOST_LAYERS ||
         !makes_sense(input) || n_classes < 1 || n_classes > INT32_MAX) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
@@ -322,8 +334,8 @@ int cadre_net_param_count(const cadre_net *net)
 
 const cadre_net_param *cadre_net_param_at(const cadre_net *net, int index)
 {
-    CADRE_ASSERT(index >= 0 && index < net->n_params);
-    return &net->params[index];
+    bool there = index >= 0 && index < net->n_params;
+    return there ? &net->params[index] : NULL;
 }
 
 // Normal numbers are sums of twelve uniform ones, which have deviation 1: exact
@@ -365,6 +377,9 @@ void cadre_net_initialize(
     const cadre_net *net, uint64_t seed, int index, float *values)
 {
     const cadre_net_param *param = cadre_net_param_at(net, index);
+    if (param == NULL) {
+        return;
+    }
     if (param->init_deviation > 0) {
         fill_normal(param, seed, index, values);
     } else if (param->init_bound > 0) {

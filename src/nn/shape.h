@@ -14,17 +14,8 @@
 #ifndef CADRE_NN_SHAPE_H
 #define CADRE_NN_SHAPE_H
 
+#include "cadre/net.h"
 #include "nn/matrix.h"
-#include <stdbool.h>
-
-/** An image, or a row of elements: then height, width and block are 1. */
-typedef struct cadre_shape {
-    int64_t channels;
-    int64_t height;
-    int64_t width;
-    int64_t block;
-    int64_t tokens; // of a text: rows that a sample has; 0: it is no text
-} cadre_shape;
 
 /** Rows of a matrix that a sample takes. */
 static inline int64_t cadre_shape_rows(cadre_shape s)

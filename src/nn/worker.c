@@ -364,6 +364,25 @@ static cadre_matrix_view scores(const journey *j)
     return cadre_matrix_read(output_of(j, j->net->n_layers - 1, FORWARD));
 }
 
+static cadre_status check_labels(
+    const journey *j, const int32_t *labels, float label_smoothing)
+{
+    if (!(label_smoothing >= 0.0f && label_smoothing < 1.0f)) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "label smoothing is %g; at least 0 and below 1 is possible",
+            (double)label_smoothing);
+    }
+    for (int64_t n = 0; n < j->samples.rows; n++) {
+        if (labels[n] != CADRE_NO_LABEL &&
+            (labels[n] < 0 || labels[n] >= j->net->n_classes)) {
+            return cadre_fail(CADRE_ERR_INVALID_ARG,
+                "label %lld of a pass is %d; there are %lld classes, from 0",
+                (long long)n, (int)labels[n], (long long)j->net->n_classes);
+        }
+    }
+    return CADRE_OK;
+}
+
 // The losses, and the gradient of the scores, which may lie where they lay.
 static void compare(const journey *j, const int32_t *labels,
     float label_smoothing, float *losses)
@@ -378,6 +397,7 @@ cadre_status cadre_net_pass(cadre_net_worker *worker,
 {
     journey j;
     CADRE_TRY(set_out(worker, params, pass->x, pass->n_samples, pass, &j));
+    CADRE_TRY(check_labels(&j, pass->labels, pass->label_smoothing));
     int64_t began_ns = cadre_now_ns();
     CADRE_TRY(forward(&j));
     float *losses = j.block + j.places->losses;
@@ -401,6 +421,7 @@ cadre_status cadre_net_predict(cadre_net_worker *worker,
 {
     journey j;
     CADRE_TRY(set_out(worker, params, x, n_samples, NULL, &j));
+    CADRE_TRY(check_labels(&j, labels, 0.0f));
     CADRE_TRY(forward(&j));
     cadre_highest_class(scores(&j), classes);
     compare(&j, labels, 0.0f, losses);

@@ -53,8 +53,11 @@ class Examples(unittest.TestCase):
     def test_two_layers(self):
         self.check_ranks("two_layers", (2, 3, 8), 0.05)
 
+    def test_a_net_of_ones_own(self):
+        self.check_ranks("own_net", (2, 3, 4), 0.02)
+
     def test_more_ranks_than_leaves_are_refused(self):
-        for name in ("linear", "linear_cpp"):
+        for name in ("linear", "linear_cpp", "own_net"):
             code, output, errors = self.run_it(
                 CADRE, "run", "-n", "5", "--", program(name))
             self.assertEqual(code, 1, output + errors)

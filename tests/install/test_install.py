@@ -15,6 +15,8 @@ import tempfile
 import unittest
 
 CMAKE, BUILD, CC = sys.argv[1:4]
+EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                        "..", "..", "examples")
 
 PROGRAM = r"""
 #include <cadre/cadre.h>
@@ -98,14 +100,27 @@ class Install(unittest.TestCase):
             self.run_it(self.cadre, "run", "-n", "2", "--", program, **search),
             "3 of 2\n" * 2)
 
-    def test_pkg_config_builds_a_program_that_runs_on_two_ranks(self):
+    def build_by_pkg_config(self, library, source):
         flags = shlex.split(self.run_it(
-            "pkg-config", "--cflags", "--libs", "cadre",
+            "pkg-config", "--cflags", "--libs", library,
             PKG_CONFIG_PATH=os.path.join(self.lib, "pkgconfig")))
-        program = os.path.join(self.folder, "by_pkg_config")
-        self.run_it(CC, "-std=c17", "-Wall", "-Werror", "program.c", *flags,
+        program = os.path.join(self.folder, "by_pkg_config_" + library)
+        self.run_it(CC, "-std=c17", "-Wall", "-Werror", source, *flags,
                     "-o", program)
-        self.check_program(program)
+        return program
+
+    def test_pkg_config_builds_a_program_that_runs_on_two_ranks(self):
+        self.check_program(self.build_by_pkg_config("cadre", "program.c"))
+
+    def test_a_net_of_ones_own_needs_the_public_headers_alone(self):
+        program = self.build_by_pkg_config(
+            "cadre_nn", os.path.join(EXAMPLES, "04_own_net", "own_net.c"))
+        search = {"LD_LIBRARY_PATH": self.lib}
+        alone = self.run_it(program, **search)
+        self.assertIn("parameters", alone)
+        self.assertEqual(
+            self.run_it(self.cadre, "run", "-n", "2", "--", program, **search),
+            alone)
 
     def test_cmake_package(self):
         self.run_it(CMAKE, "-S", ".", "-B", "by_cmake",

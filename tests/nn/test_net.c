@@ -53,6 +53,37 @@ static void describes_parameters(void **state)
     cadre_net_destroy(net);
 }
 
+// Extents that are left 0 are 1, and there are no other parameters.
+static void takes_shapes_as_users_write_them(void **state)
+{
+    (void)state;
+    const cadre_layer fc = {.kind = "linear", .name = "fc", .width = 3};
+    const cadre_layer tok = {
+        .kind = "embedding", .name = "tok", .width = 3, .vocabulary = 9};
+    const struct {
+        cadre_layer layer;
+        cadre_shape input;
+        int64_t shape[2];
+    } cases[] = {
+        {fc, {.channels = 5}, {3, 5}},
+        {fc, {.height = 2, .width = 3}, {3, 6}},
+        {tok, {.tokens = 4}, {9, 3}},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        cadre_net *net = NULL;
+        CHECK_OK(cadre_net_create(&cases[i].layer, 1, cases[i].input, 3, &net));
+        const cadre_net_param *weight = cadre_net_param_at(net, 0);
+        assert_memory_equal(weight->shape, cases[i].shape, sizeof(int64_t[2]));
+        int count = cadre_net_param_count(net);
+        assert_null(cadre_net_param_at(net, -1));
+        assert_null(cadre_net_param_at(net, count));
+        float untouched = 7.0f;
+        cadre_net_initialize(net, 1, count, &untouched);
+        assert_true(untouched == 7.0f);
+        cadre_net_destroy(net);
+    }
+}
+
 static void describes_convolutions(void **state)
 {
     (void)state;
@@ -307,8 +338,8 @@ static void refuses_what_makes_no_sense(void **state)
         "the last layer has 3 outputs, but there are 4 classes");
     CHECK_FAILS(cadre_net_create(mlp, 0, row(5), 3, &net),
         CADRE_ERR_INVALID_ARG, "0 layers");
-    CHECK_FAILS(cadre_net_create(mlp, 3, row(0), 3, &net),
-        CADRE_ERR_INVALID_ARG, "from 0 x 1 x 1 elements");
+    CHECK_FAILS(cadre_net_create(mlp, 3, row(-1), 3, &net),
+        CADRE_ERR_INVALID_ARG, "from -1 x 1 x 1 elements");
     assert_null(net);
     cadre_net_destroy(NULL);
 }
@@ -355,6 +386,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(describes_parameters),
+        cmocka_unit_test(takes_shapes_as_users_write_them),
         cmocka_unit_test(describes_convolutions),
         cmocka_unit_test(refuses_images_that_make_no_sense),
         cmocka_unit_test(refuses_texts_that_make_no_sense),

@@ -111,8 +111,10 @@ static void a_gpt_agrees(void **state)
 {
     (void)state;
     const cadre_transformer small = {CADRE_GPT, 4, 128, 4, 0, 128, 256};
+    const cadre_transformer larger = {CADRE_GPT, 6, 384, 6, 0, 32, 256};
     check_net("tiny-gpt", tiny, 3, true);
     check_net("gpt-kjv-small", small, 4, false);
+    check_net("gpt-kjv", larger, 4, false);
 }
 
 // But for the numbers that it begins with.
@@ -122,6 +124,8 @@ static void a_gpt2_is_a_gpt(void **state)
     cadre_transformer size = tiny;
     size.family = CADRE_GPT2;
     check_net("tiny-gpt", size, 3, true);
+    const cadre_transformer deep = {CADRE_GPT2, 12, 48, 12, 0, 64, 256};
+    check_net("gpt2-small", deep, 4, false);
     cadre_net *net = NULL;
     CHECK_OK(cadre_transformer_net(&size, &net));
     for (int p = 0; p < cadre_net_param_count(net); p++) {

@@ -310,6 +310,67 @@ static void refuses_impossible_sizes(void **state)
     assert_null(worker);
 }
 
+// A label that there is not would reach beyond the scores.
+static void refuses_labels_that_there_are_not(void **state)
+{
+    trial *t = *state;
+    cadre_net_worker *worker = worker_for(t, 4);
+    const float *const *params = (const float *const *)t->params;
+    cadre_grad_listener listener = {t, grad_of, ready};
+    cadre_pass four = {.x = t->x,
+        .labels = t->labels,
+        .n_samples = 4,
+        .first = true,
+        .last = true};
+    float losses[4];
+    int32_t classes[4];
+    double loss = 7.0;
+    static const int32_t wrong[] = {CLASSES, INT32_MAX, -2};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        t->labels[2] = wrong[i];
+        CHECK_FAILS(cadre_net_pass(worker, params, &four, &listener, &loss),
+            CADRE_ERR_INVALID_ARG, "label 2 of a pass is");
+        CHECK_FAILS(cadre_net_predict(
+                        worker, params, t->x, t->labels, 4, losses, classes),
+            CADRE_ERR_INVALID_ARG, "there are 10 classes");
+    }
+    t->labels[2] = CADRE_NO_LABEL;
+    four.label_smoothing = 1.0f;
+    CHECK_FAILS(cadre_net_pass(worker, params, &four, &listener, &loss),
+        CADRE_ERR_INVALID_ARG, "label smoothing is 1");
+    assert_true(loss == 7.0 && t->n_announced == 0);
+    four.label_smoothing = 0.0f;
+    CHECK_OK(cadre_net_pass(worker, params, &four, &listener, &loss));
+    cadre_net_worker_destroy(worker);
+}
+
+static void refuses_tokens_that_there_are_not(void **state)
+{
+    (void)state;
+    enum { TOKENS = 3 };
+    const cadre_layer tok = {
+        .kind = "embedding", .name = "tok", .width = 2, .vocabulary = 5};
+    cadre_net *net = NULL;
+    cadre_net_worker *worker = NULL;
+    CHECK_OK(
+        cadre_net_create(&tok, 1, (cadre_shape){.tokens = TOKENS}, 2, &net));
+    CHECK_OK(cadre_net_worker_create(net, NULL, 0, &worker));
+    const float weight[5 * 2] = {0};
+    const float *params[] = {weight};
+    const int32_t labels[TOKENS] = {0};
+    float losses[TOKENS];
+    int32_t classes[TOKENS];
+    static const float wrong[] = {5.0f, -1.0f, 1e30f, NAN};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        const float x[TOKENS] = {0.0f, 4.0f, wrong[i]};
+        CHECK_FAILS(
+            cadre_net_predict(worker, params, x, labels, 1, losses, classes),
+            CADRE_ERR_INVALID_ARG, "token 2 of a pass is");
+    }
+    cadre_net_worker_destroy(worker);
+    cadre_net_destroy(net);
+}
+
 static void predicts_losses_and_classes(void **state)
 {
     trial *t = *state;
@@ -530,6 +591,8 @@ int main(void)
         CASE(takes_as_much_memory_as_is_needed),
         CASE(makes_room_once),
         CASE(refuses_impossible_sizes),
+        CASE(refuses_labels_that_there_are_not),
+        cmocka_unit_test(refuses_tokens_that_there_are_not),
         CASE(predicts_losses_and_classes),
         cmocka_unit_test(classes_are_those_of_the_highest_score),
         cmocka_unit_test(large_scores_do_not_overflow),
