@@ -31,6 +31,7 @@ typedef struct cadre_conv_options {
     bool bias;
     bool relu;           // forward ends with max(0, y)
     bool input_gradient; // cadre_conv_input_gradient() will be called
+    bool bf16;           // images and weights that meet are rounded to bf16
 } cadre_conv_options;
 
 /** The block that images have where the library works fastest. */

@@ -104,6 +104,7 @@ static cadre_status prepare(
         .bias = plan->n_params > BIAS,
         .relu = plan->then_relu,
         .input_gradient = plan->passes_down,
+        .bf16 = plan->bf16,
     };
     cadre_status status = cadre_conv_create(&options, &state->conv);
     if (status != CADRE_OK) {

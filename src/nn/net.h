@@ -113,6 +113,13 @@ void cadre_net_destroy(cadre_net *net); // NULL is allowed
  */
 void cadre_net_recompute(cadre_net *net);
 
+/**
+ * Rounds the factors of "linear", "unembedding" and "conv2d" to bf16, forward
+ * and backward; sums, activations and gradients stay f32, and so do the
+ * products of attention.  Before there is a worker.
+ */
+void cadre_net_use_bf16(cadre_net *net);
+
 int cadre_net_param_count(const cadre_net *net);
 const cadre_net_param *cadre_net_param_at(const cadre_net *net, int index);
 
@@ -213,5 +220,13 @@ cadre_status cadre_net_scores(cadre_net_worker *worker,
 /** "oneDNN 2.6.3" and the instruction set it uses, such as "avx2". */
 const char *cadre_compute_version(void);
 const char *cadre_compute_isa(void);
+
+/**
+ * Whether bf16 pays here: the processor has instructions for its products.
+ * Tests can have it assumed, which changes no other thing: a net with bf16
+ * computes the same on any processor, though slowly.
+ */
+bool cadre_compute_has_bf16(void);
+void cadre_compute_assume_bf16(bool yes);
 
 #endif // CADRE_NN_NET_H

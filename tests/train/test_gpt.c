@@ -7,6 +7,7 @@
 
 #include "base/folder.h"
 #include "cadre/launch.h"
+#include "nn/net.h"
 #include "support/check.h"
 #include <math.h>
 #include <stdio.h>
@@ -106,9 +107,8 @@ static cadre_train_summary train_on(int n_ranks, job *j)
 }
 
 // Uneven leaves, and passes that are smaller than leaves.
-static void the_bits_are_those_of_one_rank(void **state)
+static void check_bits(cadre_precision precision)
 {
-    (void)state;
     static const struct {
         int ranks;
         int threads;
@@ -120,6 +120,7 @@ static void the_bits_are_those_of_one_rank(void **state)
         cadre_train_summary wanted = {0};
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
             job j = {.config = tiny_config()};
+            j.config.precision = precision;
             j.config.micro_batch = micro_batch;
             j.config.threads = cases[i].threads;
             j.config.fold = cases[i].fold;
@@ -134,6 +135,20 @@ static void the_bits_are_those_of_one_rank(void **state)
             assert_true(found.replicas_equal);
         }
     }
+}
+
+static void the_bits_are_those_of_one_rank(void **state)
+{
+    (void)state;
+    check_bits(CADRE_PRECISION_F32);
+}
+
+static void so_are_those_of_bf16(void **state)
+{
+    (void)state;
+    cadre_compute_assume_bf16(true);
+    check_bits(CADRE_PRECISION_BF16);
+    cadre_compute_assume_bf16(false);
 }
 
 // Every kind of transformer, with labels that are smoothed, and the one that
@@ -370,6 +385,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_are_those_of_one_rank),
+        cmocka_unit_test(so_are_those_of_bf16),
         cmocka_unit_test(other_recipes_have_one_rank_s_bits),
         cmocka_unit_test(labels_are_smoothed),
         cmocka_unit_test(gaps_are_filled),
