@@ -334,6 +334,34 @@ static void convolution_is_within_rounding(void **state)
     }
 }
 
+static void no_memory_anywhere_is_an_error_and_no_leak(void **state)
+{
+    (void)state;
+    static const cadre_layer layers[] = {
+        {.kind = "linear", .name = "fc", .width = 3},
+        {.kind = "conv2d", .name = "conv", .width = 3, .kernel = 1},
+    };
+    for (int i = 0; i < 2; i++) {
+        cadre_layer_plan plan = {
+            .in = {4, 1, 1, 1, 0}, .name = "alone", .n_params = N_PARAMS};
+        CHECK_OK(cadre_layer_find(&layers[i], &plan.ops));
+        CHECK_OK(plan.ops->plan(&layers[i], &plan));
+        plan.bf16 = true;
+        plan.passes_down = true;
+        cadre_layer_state *made = NULL;
+        cadre_status status = CADRE_ERR_NO_MEMORY;
+        int n = 0;
+        for (; status == CADRE_ERR_NO_MEMORY; n++) {
+            cadre_alloc_fail_after(n);
+            status = plan.ops->prepare(&plan, 2, &made);
+            cadre_alloc_fail_after(-1);
+        }
+        CHECK_OK(status);
+        assert_int_equal(n, i == 0 ? 5 : 3);
+        plan.ops->release(made);
+    }
+}
+
 static void a_reader_wants_f32(void **state)
 {
     (void)state;
@@ -357,6 +385,7 @@ int main(void)
         cmocka_unit_test(linear_is_within_rounding),
         cmocka_unit_test(unembedding_is_within_rounding),
         cmocka_unit_test(convolution_is_within_rounding),
+        cmocka_unit_test(no_memory_anywhere_is_an_error_and_no_leak),
         cmocka_unit_test(a_reader_wants_f32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
