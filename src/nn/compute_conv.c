@@ -50,10 +50,10 @@ struct cadre_conv {
     size_t wide;
     size_t n_outputs;
 
-    // The scratch, in floats: widened or rounded weights (0 if they are neither),
-    // packed weights, a packed input (0 if it comes so), rounded images and
-    // gradients (0 if they are not), the library's scratchpad; each for the job
-    // that wants most.
+    // The scratch, in floats: widened or rounded weights (0 if they are
+    // neither), packed weights, a packed input (0 if it comes so), rounded
+    // images and gradients (0 if they are not), the library's scratchpad; each
+    // for the job that wants most.
     size_t wide_count;
     size_t packed_count;
     size_t input_count;
