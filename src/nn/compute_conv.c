@@ -223,7 +223,7 @@ static cadre_status make_jobs(cadre_conv *conv, const cadre_conv_options *o,
             "open a stream"));
     dnnl_primitive_desc_t forward = NULL;
     cadre_status status = make_forward(conv, d, a, o->relu, &forward);
-    if (status == CADRE_OK) {
+    if (status == CADRE_OK && o->param_gradients) {
         status = make_weight_gradient(conv, d, a, forward);
     }
     if (status == CADRE_OK && o->input_gradient) {
@@ -251,6 +251,8 @@ static void measure(
         conv->n_x = dnnl_memory_desc_get_size(&d->dx) / sizeof(float);
         conv->n_dy = dnnl_memory_desc_get_size(&d->y) / sizeof(float);
         conv->x_count = cadre_dnnl_floats(&d->x);
+    }
+    if (conv->bf16 && (o->param_gradients || o->input_gradient)) {
         conv->dy_count = cadre_dnnl_floats(&d->dy);
     }
 }

@@ -29,9 +29,10 @@ typedef struct cadre_conv_options {
     int64_t dilation;
     int64_t groups;
     bool bias;
-    bool relu;           // forward ends with max(0, y)
-    bool input_gradient; // cadre_conv_input_gradient() will be called
-    bool bf16;           // images and weights that meet are rounded to bf16
+    bool relu;            // forward ends with max(0, y)
+    bool param_gradients; // cadre_conv_param_gradients() will be called,
+    bool input_gradient;  // cadre_conv_input_gradient() will be
+    bool bf16;            // images and weights that meet are rounded to bf16
 } cadre_conv_options;
 
 /** The block that images have where the library works fastest. */

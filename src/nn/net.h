@@ -116,7 +116,7 @@ void cadre_net_recompute(cadre_net *net);
 /**
  * Rounds the factors of "linear", "unembedding" and "conv2d" to bf16, forward
  * and backward; sums, activations and gradients stay f32, and so do the
- * products of attention.  Before there is a worker.
+ * products of attention and of nn/few_channels.h.  Before there is a worker.
  */
 void cadre_net_use_bf16(cadre_net *net);
 

@@ -5,6 +5,7 @@
 
 #include "nn/bf16.h"
 #include "nn/compute_conv.h"
+#include "nn/few_channels.h"
 #include "nn/formula.h"
 #include "nn/layer.h"
 #include "nn/reader.h"
@@ -132,6 +133,7 @@ typedef struct wanted {
     double *dx;
     double *dw;
     double *db;
+    bool exact_dw; // its factors are not rounded
 } wanted;
 
 static double *doubles(size_t count)
@@ -165,7 +167,8 @@ static void meet(
 {
     double value = rounded(t->params[WEIGHT][weight]);
     w->y[y] += value * rounded(w->x[x]);
-    w->dw[weight] += rounded(w->dy[y]) * rounded(w->x[x]);
+    w->dw[weight] += w->exact_dw ? (double)w->dy[y] * (double)w->x[x]
+                                 : rounded(w->dy[y]) * rounded(w->x[x]);
     w->dx[x] += rounded(w->dy[y]) * value;
 }
 
@@ -307,6 +310,9 @@ static void check_conv(const conv_case *c, bool relu)
     start(&t, &layer, N, relu);
     compute(&t);
     wanted w = want(&t);
+    const cadre_conv_options options = {
+        .in = t.plan.in, .out = t.plan.out, .groups = c->groups};
+    w.exact_dw = cadre_few_channels(&options);
     for (int64_t i = 0; i < N * c->out; i++) {
         meet_channel(&t, c, &w, i / c->out, i % c->out);
     }
