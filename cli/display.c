@@ -196,7 +196,7 @@ static void write_run(const display *d, const cadre_train_progress *p, row *r)
     (void)append(r, "%d rank%s x %d thread%s", p->world_size,
         p->world_size == 1 ? "" : "s", d->config->threads,
         d->config->threads == 1 ? "" : "s");
-    write_key(d, "train.precision", r);
+    (void)append(r, "%s", cadre_train_precision(d->config));
     (void)append(r, "%s", d->config->out);
     r->columns = all;
     if (strlen(times) < all) {

@@ -22,7 +22,6 @@ typedef enum key_kind {
     KEY_CHOICE, // an enum, by name
     KEY_WORD,   // char[], one of some names
     KEY_FOLD,   // int: a name or a power of two
-    KEY_FIXED,  // nothing: only the first of its names is built
 } key_kind;
 
 typedef struct choice {
@@ -49,6 +48,7 @@ static_assert(sizeof(cadre_schedule) == sizeof(int), "set as an int");
 static_assert(sizeof(cadre_decay) == sizeof(int), "set as an int");
 static_assert(sizeof(cadre_damaged) == sizeof(int), "set as an int");
 static_assert(sizeof(cadre_mode) == sizeof(int), "set as an int");
+static_assert(sizeof(cadre_precision) == sizeof(int), "set as an int");
 static_assert(sizeof(cadre_overlap) == sizeof(int), "set as an int");
 
 // Of a word that is chosen among some.
@@ -59,7 +59,8 @@ static_assert(sizeof(((cadre_train_config *)0)->order) == WORD_BYTES &&
     "set as words");
 
 // clang-format off
-static const choice precisions[] = {{"f32", 0, false}, {"bf16", 1, true}, {0}};
+static const choice precisions[] = {{"f32", CADRE_PRECISION_F32, false},
+    {"bf16", CADRE_PRECISION_BF16, false}, {0}};
 static const choice optimizers[] = {{"sgd", CADRE_SGD, false},
     {"adamw", CADRE_ADAMW, false}, {"lars", 0, true}, {"lamb", 0, true}, {0}};
 static const choice decays[] = {{"all", CADRE_DECAY_ALL, false},
@@ -109,7 +110,7 @@ static const key keys[] = {
     {"train.threads_per_leaf", KEY_INT, AT(threads_per_leaf), 1, 1024, .help = "only 1 is built yet"},
     {"train.label_smoothing", KEY_REAL, AT(label_smoothing), 0, 1, .below = true, .help = "part of a label that all classes share"},
     {"train.seed", KEY_SEED, AT(seed), .help = "of order and initial values"},
-    {"train.precision", KEY_FIXED, .choices = precisions, .help = "of the computation"},
+    {"train.precision", KEY_CHOICE, AT(precision), .choices = precisions, .help = "of factors; bf16 where built in"},
     {"train.recompute", KEY_FLAG, AT(recompute), .help = "keep less for backward, compute it again; never bits"},
     {"train.eval_every", KEY_COUNT, AT(eval_every), 0, 1e15, .help = "steps; 0: at the end only"},
     {"train.log_every", KEY_COUNT, AT(log_every), 1, 1e15, .help = "steps"},
@@ -197,7 +198,6 @@ static void describe(const key *k, char *text, size_t nbytes)
     case KEY_CHOICE:
     case KEY_WORD:
     case KEY_FOLD:
-    case KEY_FIXED:
         text[0] = '\0';
         for (const choice *c = k->choices; c != NULL && c->word != NULL; c++) {
             if (!c->unbuilt && used < nbytes) {
@@ -402,11 +402,9 @@ bool key_set(cadre_train_config *config, const char *name, const char *value,
     case KEY_WORD:
         return set_word(k, config, value, problem);
     case KEY_FOLD:
-        return set_fold(k, at, value, problem);
-    case KEY_FIXED:
         break;
     }
-    return choose(k, value, problem) != NULL;
+    return set_fold(k, at, value, problem);
 }
 
 static const char *word_of(const key *k, int value)
@@ -458,12 +456,9 @@ bool key_get(
         return true;
     case KEY_CHOICE:
     case KEY_FOLD:
-        get_choice(k, *(const int *)at, value);
-        return true;
-    case KEY_FIXED:
         break;
     }
-    snprintf(value, CADRE_PATH_BYTES, "%s", k->choices[0].word);
+    get_choice(k, *(const int *)at, value);
     return true;
 }
 

@@ -158,6 +158,15 @@ CADRE_API void cadre_net_destroy(cadre_net *net);
  */
 CADRE_API void cadre_net_recompute(cadre_net *net);
 
+/**
+ * Rounds the factors of "linear", "unembedding" and "conv2d" to bf16, forward
+ * and backward; sums, activations and gradients stay f32, and so do the products
+ * of attention, and of the weights' gradient of a "conv2d" of one to three
+ * channels.  Fast where the processor has instructions for such products, slow
+ * elsewhere.  Before there is a worker.
+ */
+CADRE_API void cadre_net_use_bf16(cadre_net *net);
+
 /** The number of parameters (tensors), in the order of the layers. */
 CADRE_API int cadre_net_param_count(const cadre_net *net);
 

@@ -32,6 +32,12 @@ typedef enum cadre_damaged {
     CADRE_DAMAGED_SKIP = 1, // the next sound one takes its place
 } cadre_damaged;
 
+/** What the factors of matrix products and convolutions are rounded to. */
+typedef enum cadre_precision {
+    CADRE_PRECISION_F32 = 0,  // nothing: they are f32
+    CADRE_PRECISION_BF16 = 1, // where the processor has instructions for it
+} cadre_precision;
+
 /** Everything that a run is made of; CLI names of the keys beside each. */
 typedef struct cadre_train_config {
     char recipe[CADRE_TEXT_BYTES];
@@ -60,6 +66,8 @@ typedef struct cadre_train_config {
     bool recompute;       // train.recompute; never bits
     int threads_per_leaf; // train.threads_per_leaf; only 1 is built
     uint64_t seed;        // train.seed
+    // train.precision
+    cadre_precision precision;
     // train.label_smoothing: the part of a label that all classes share
     double label_smoothing;
     int64_t eval_every;  // train.eval_every; 0: at the end only
@@ -209,6 +217,9 @@ CADRE_API void cadre_train_summary_release(cadre_train_summary *summary);
 /** What layers are computed with: "oneDNN 2.6.3", and "avx2". */
 CADRE_API const char *cadre_train_library(void);
 CADRE_API const char *cadre_train_isa(void);
+
+/** What this configuration runs in here: "bf16" only if the processor can. */
+CADRE_API const char *cadre_train_precision(const cadre_train_config *config);
 
 /**
  * Builds report.html in config->out from the other files of that run, finished

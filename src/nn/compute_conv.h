@@ -32,6 +32,7 @@ typedef struct cadre_conv_options {
     bool relu;            // forward ends with max(0, y)
     bool param_gradients; // cadre_conv_param_gradients() will be called,
     bool input_gradient;  // cadre_conv_input_gradient() will be
+    bool bf16;            // images and weights that meet are rounded to bf16
 } cadre_conv_options;
 
 /** The block that images have where the library works fastest. */

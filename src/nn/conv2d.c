@@ -110,6 +110,7 @@ static cadre_status prepare(
         .bias = plan->n_params > BIAS,
         .relu = plan->then_relu,
         .input_gradient = plan->passes_down,
+        .bf16 = plan->bf16,
     };
     const bool few = cadre_few_channels(&state->options);
     state->options.param_gradients = !few;

@@ -52,6 +52,7 @@ struct cadre_layer_plan {
     int n_params;                 // as its kind has, or fewer; set by plan()
     bool passes_down;             // its input's gradient is wanted
     bool recomputed; // its output is not kept: backward computes it again
+    bool bf16;       // factors of its products are rounded to bf16
     size_t scratch;  // floats that a call wants; set by plan()
 };
 
@@ -123,7 +124,7 @@ struct cadre_layer_ops {
     // Its backward does not read x, as that of none in place does.
     bool forgets_input;
 
-    // Scratch is for input_gradient() alone.
+    // Scratch is for input_gradient() alone, but with bf16.
     bool scratch_is_late;
 
     // It does the ReLU that follows, if plan->then_relu.

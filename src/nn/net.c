@@ -327,6 +327,13 @@ void cadre_net_recompute(cadre_net *net)
     }
 }
 
+void cadre_net_use_bf16(cadre_net *net)
+{
+    for (int l = 0; l < net->n_layers; l++) {
+        net->layers[l].bf16 = true;
+    }
+}
+
 int cadre_net_param_count(const cadre_net *net)
 {
     return net->n_params;

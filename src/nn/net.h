@@ -45,4 +45,12 @@ cadre_status cadre_net_scores(cadre_net_worker *worker,
 const char *cadre_compute_version(void);
 const char *cadre_compute_isa(void);
 
+/**
+ * Whether bf16 pays here: the processor has instructions for its products.
+ * Tests can have it assumed, which changes no other thing: a net with bf16
+ * computes the same on any processor, though slowly.
+ */
+bool cadre_compute_has_bf16(void);
+void cadre_compute_assume_bf16(bool yes);
+
 #endif // CADRE_NN_NET_H

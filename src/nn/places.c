@@ -155,6 +155,11 @@ static void use_gradient(const survey *s, int layer)
     use(s, gradient_owner(s->net, layer), activation(s, layer));
 }
 
+static bool scratch_is_late(const cadre_layer_plan *plan)
+{
+    return plan->ops->scratch_is_late && !plan->bf16;
+}
+
 static void forward(const survey *s, int layer)
 {
     const cadre_layer_plan *plan = &s->net->layers[layer];
@@ -163,7 +168,7 @@ static void forward(const survey *s, int layer)
     if (plan->ops == &cadre_add) {
         use_output(s, plan->partner);
     }
-    if (!plan->ops->scratch_is_late) {
+    if (!scratch_is_late(plan)) {
         use_own(s, layer, SCRATCH_FORWARD, s->scratch[layer]);
     }
 }
@@ -234,7 +239,7 @@ static void compute_again(const survey *s, int layer)
     for (int l = first; l <= last; l++) {
         use_kept(s, l - 1);
         use_kept(s, l);
-        if (!net->layers[l].ops->scratch_is_late) {
+        if (!scratch_is_late(&net->layers[l])) {
             use_own(s, layer, SCRATCH_BACKWARD, s->scratch[l]);
         }
     }
@@ -273,7 +278,7 @@ static void backward(const survey *s, int layer)
     if (plan->passes_down) {
         use_gradient(s, layer - 1);
     }
-    if (plan->passes_down || !plan->ops->scratch_is_late) {
+    if (plan->passes_down || !scratch_is_late(plan)) {
         use_own(s, layer, SCRATCH_BACKWARD, s->scratch[layer]);
     }
     use_own(s, layer, ADDEND, largest_param(net, plan));

@@ -33,6 +33,10 @@ static cadre_status check(const cadre_net *net)
             return cadre_fail(CADRE_ERR_INVALID_ARG,
                 "tokens of the net see those behind them: no text goes on");
         }
+        if (net->layers[l].bf16) { // made for one number of rows
+            return cadre_fail(CADRE_ERR_INVALID_ARG,
+                "the net uses bf16: texts go on in f32 alone");
+        }
     }
     return CADRE_OK;
 }

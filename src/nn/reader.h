@@ -22,7 +22,7 @@ typedef struct cadre_net_reader cadre_net_reader;
  * Makes a reader at the beginning of a text; net is borrowed for its life.
  *
  * Errors: CADRE_ERR_INVALID_ARG  the net reads no text, or its tokens see those
- *                                behind them
+ *                                behind them, or it uses bf16
  *         CADRE_ERR_NO_MEMORY
  */
 cadre_status cadre_net_reader_create(

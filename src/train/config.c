@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "data/deal.h"
 #include "data/masked.h"
+#include "nn/net.h"
 #include "parallel/settings.h"
 #include "train/resume.h"
 #include "train/setup.h"
@@ -149,6 +150,17 @@ cadre_status cadre_config_check(
             world_size, config->leaves, world_size);
     }
     return CADRE_OK;
+}
+
+bool cadre_config_uses_bf16(const cadre_train_config *config)
+{
+    return config->precision == CADRE_PRECISION_BF16 &&
+           cadre_compute_has_bf16();
+}
+
+const char *cadre_train_precision(const cadre_train_config *config)
+{
+    return cadre_config_uses_bf16(config) ? "bf16" : "f32";
 }
 
 cadre_status cadre_config_steps(const cadre_train_config *config,

@@ -14,6 +14,9 @@
 cadre_status cadre_config_check(
     const cadre_train_config *config, int world_size);
 
+/** Whether a net of this configuration uses bf16 on this processor. */
+bool cadre_config_uses_bf16(const cadre_train_config *config);
+
 /** The steps of a run on this data.  Errors: CADRE_ERR_INVALID_ARG */
 cadre_status cadre_config_steps(const cadre_train_config *config,
     const cadre_dataset *train, int64_t *n_steps);

@@ -118,7 +118,7 @@ static key_list list_keys(const cadre_train_config *c, int n_leaves)
     add_int(&list, "model.kv_heads", c->model_kv_heads);
     add_int(&list, "model.context", c->model_context);
     add_real(&list, "train.label_smoothing", c->label_smoothing);
-    add_text(&list, "train.precision", "f32");
+    add_text(&list, "train.precision", cadre_train_precision(c));
     add_text(&list, "data.drop_last", c->data_drop_last ? "true" : "false");
     if (c->data_side > 0) {
         add_int(&list, "data.side", c->data_side);

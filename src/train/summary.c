@@ -181,7 +181,7 @@ static json_t *make_setting(const cadre_outcome *o)
         "{s:s, s:i, s:i, s:s, s:i, s:i, s:s, s:s, s:s, s:s, s:o, s:o}",
         "recipe", c->recipe, "world_size", d.world_size, "threads", c->threads,
         "mode", cadre_placement_of((int)c->mode)->mode, "leaves", d.n_leaves,
-        "fold", d.block, "precision", "f32", "order",
+        "fold", d.block, "precision", cadre_train_precision(c), "order",
         cadre_order_name(o->world), "transport", cadre_transport_name(o->world),
         "isa", cadre_compute_isa(), "library_versions", make_versions(),
         "identity", cadre_json_hash(cadre_identity_hash(c, o->task, &d)));

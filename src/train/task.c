@@ -4,6 +4,8 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
+#include "base/log.h"
+#include "train/config.h"
 #include <assert.h>
 
 static_assert((int)CADRE_DATA_NO_LABEL == (int)CADRE_NO_LABEL,
@@ -77,6 +79,20 @@ static cadre_status lay_out(cadre_group *world,
     return CADRE_OK;
 }
 
+// Who asked for bf16 is told if it is not to be had.
+static void choose_precision(
+    const cadre_group *world, const cadre_train_config *config, cadre_net *net)
+{
+    if (cadre_config_uses_bf16(config)) {
+        cadre_net_use_bf16(net);
+    } else if (config->precision == CADRE_PRECISION_BF16 &&
+               cadre_rank(world) == 0) {
+        cadre_log(CADRE_LOG_WARN, "train",
+            "train.precision is bf16, but this processor has no instructions "
+            "for products of bf16 (AVX-512 BF16): f32 is used");
+    }
+}
+
 static cadre_status open_all(cadre_group *world,
     const cadre_train_config *config, bool training, cadre_task *task)
 {
@@ -86,6 +102,7 @@ static cadre_status open_all(cadre_group *world,
     const cadre_shape sample = {
         data->channels, data->height, data->width, 1, data->tokens};
     CADRE_TRY(lay_out(world, config, sample, data->n_classes, task));
+    choose_precision(world, config, task->net);
     int n_params = training ? cadre_net_param_count(task->net) : 0;
     for (int i = 0; i < n_params; i++) {
         cadre_net_initialize(

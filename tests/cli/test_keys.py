@@ -105,7 +105,7 @@ class Keys(harness.CommandTest):
 
     def test_what_is_not_built_yet_says_so(self):
         for assignment in (
-                "train.precision=bf16", "train.threads_per_leaf=2",
+                "train.threads_per_leaf=2",
                 "optim.name=lars", "optim.name=lamb",
                 "parallel.mode=zero2", "parallel.mode=fedavg",
                 "parallel.transport=ucx"):
@@ -119,7 +119,7 @@ class Keys(harness.CommandTest):
         self.refused(2, "not built yet", "plan")
 
     def test_what_is_built_can_be_said(self):
-        self.config("--set", "train.precision=f32", "--set",
+        self.config("--set", "train.precision=bf16", "--set",
                     "parallel.order=canonical", "--set", "parallel.overlap=off",
                     "--set", "parallel.mode=zero1", "--set",
                     "optim.schedule=constant", "--set", "parallel.fold=eager")

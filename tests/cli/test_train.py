@@ -89,6 +89,29 @@ class Train(harness.CommandTest):
         self.assertTrue(math.isclose(
             summary["loss"], math.fsum(losses[-10:]) / 10, rel_tol=1e-12))
 
+    def test_bf16_is_used_where_the_processor_has_it(self):
+        words = "no instructions for products of bf16"
+        bf16 = ("--set", "train.precision=bf16")
+        out = self.new_out()
+        done = self.cadre(*self.train_arguments("-n", "2", *bf16, out=out))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        summary = json.loads((out / "summary.json").read_text())
+        with open("/proc/cpuinfo", encoding="utf-8") as f:
+            there = "avx512_bf16" in f.read()
+        self.assertEqual(summary["precision"], "bf16" if there else "f32")
+        self.assertEqual(done.stderr.count(words), 0 if there else 1)
+        self.assertIn("precision: bf16", (out / "config.yaml").read_text())
+        plain = self.train("-n", "2")[1]
+        self.assertEqual(summary["params_hash"] == plain["params_hash"],
+                         not there)
+        self.assertEqual(summary["identity"] == plain["identity"], not there)
+
+        # It goes on with what it ran in.
+        done = self.cadre("train", "--resume", out, "--steps", 25)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        resumed = json.loads((out / "summary.json").read_text())
+        self.assertEqual(resumed["precision"], summary["precision"])
+
     def test_eval_gives_the_bits_of_the_summary(self):
         out, summary = self.train("-n", "2")
         wanted = summary["eval"]

@@ -26,6 +26,7 @@ typedef struct task {
     cadre_shape input;
     int64_t n_classes;
     int n_labels; // of a sample
+    bool bf16;
     float x[BATCH * MOST_INPUTS];
     int32_t labels[BATCH * TOKENS];
 } task;
@@ -121,6 +122,9 @@ static void train(const task *t, bool recompute, training *out, size_t *bytes)
     if (recompute) {
         cadre_net_recompute(net);
     }
+    if (t->bf16) {
+        cadre_net_use_bf16(net);
+    }
     training_start(out, net, BATCH, BATCH * t->n_labels);
     for (int p = 0; p < out->n_params; p++) {
         cadre_net_initialize(net, 3, p, out->params[p]);
@@ -174,12 +178,16 @@ static void a_text_net_has_the_same_bits_in_less_memory(void **state)
     task *t = *state;
     fill_text(t);
     assert_in_range(compare(t), 20, 90);
+    t->bf16 = true;
+    assert_in_range(compare(t), 20, 90);
 }
 
 static void an_image_net_has_the_same_bits_in_less_memory(void **state)
 {
     task *t = *state;
     fill_images(t, image_layers, COUNT(image_layers));
+    assert_in_range(compare(t), 20, 95);
+    t->bf16 = true;
     assert_in_range(compare(t), 20, 95);
 }
 

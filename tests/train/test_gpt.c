@@ -7,6 +7,7 @@
 
 #include "base/folder.h"
 #include "cadre/launch.h"
+#include "nn/net.h"
 #include "support/check.h"
 #include <math.h>
 #include <stdio.h>
@@ -106,9 +107,9 @@ static cadre_train_summary train_on(int n_ranks, job *j)
 }
 
 // Uneven leaves, and passes that are smaller than leaves.
-static void the_bits_are_those_of_one_rank(void **state)
+static double check_bits(cadre_precision precision)
 {
-    (void)state;
+    double loss = 0;
     static const struct {
         int ranks;
         int threads;
@@ -120,6 +121,7 @@ static void the_bits_are_those_of_one_rank(void **state)
         cadre_train_summary wanted = {0};
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
             job j = {.config = tiny_config()};
+            j.config.precision = precision;
             j.config.micro_batch = micro_batch;
             j.config.threads = cases[i].threads;
             j.config.fold = cases[i].fold;
@@ -133,7 +135,20 @@ static void the_bits_are_those_of_one_rank(void **state)
             assert_true(found.eval_loss == wanted.eval_loss);
             assert_true(found.replicas_equal);
         }
+        loss = wanted.eval_loss;
     }
+    return loss;
+}
+
+// bf16 has other bits, and nearly the same loss.
+static void the_bits_are_those_of_one_rank(void **state)
+{
+    (void)state;
+    double f32 = check_bits(CADRE_PRECISION_F32);
+    cadre_compute_assume_bf16(true);
+    double bf16 = check_bits(CADRE_PRECISION_BF16);
+    cadre_compute_assume_bf16(false);
+    assert_true(bf16 != f32 && fabs(bf16 - f32) < 1e-3 * f32);
 }
 
 // Every kind of transformer, with labels that are smoothed, and the one that

@@ -61,7 +61,7 @@ static void what_may_change_bits_is_in_it(void **state)
     assert_true(hash_of(&plain, 7) != hash);
     assert_true(hash_on(&plain, 8, 2) != hash);
 
-    enum { N = 22 };
+    enum { N = 23 };
     cadre_train_config c[N];
     for (int i = 0; i < N; i++) {
         c[i] = plain;
@@ -88,10 +88,17 @@ static void what_may_change_bits_is_in_it(void **state)
     c[19].data_side = 32;
     c[20].data_side = c[21].data_side = 33;
     c[21].data_augment = true;
+    c[22].precision = CADRE_PRECISION_BF16;
+    cadre_compute_assume_bf16(true);
     for (int i = 0; i < N; i++) {
         assert_true(hash_of(&c[i], 8) != hash);
     }
     assert_true(hash_of(&c[20], 8) != hash_of(&c[21], 8));
+
+    // What is computed in is in it, and not what was asked for.
+    cadre_compute_assume_bf16(false);
+    bool has_bf16 = cadre_compute_has_bf16();
+    assert_true((hash_of(&c[22], 8) == hash) == !has_bf16);
 }
 
 static void the_ring_has_ranks_and_fold_in_it(void **state)

@@ -9,6 +9,8 @@
 #include "base/folder.h"
 #include "base/random.h"
 #include "cadre/launch.h"
+#include "cadre/log.h"
+#include "nn/net.h"
 #include "support/check.h"
 #include <dirent.h>
 #include <math.h>
@@ -198,10 +200,10 @@ static cadre_train_config resnet_config(void)
 }
 
 // The loss of the test shows the buffers' bits too.
-static void running_statistics_keep_the_bits(void **state)
+static uint64_t check_resnet(cadre_precision precision)
 {
-    (void)state;
     job alone = {.config = resnet_config()};
+    alone.config.precision = precision;
     cadre_train_summary wanted = train_on(1, &alone);
     static const struct {
         int ranks;
@@ -218,6 +220,17 @@ static void running_statistics_keep_the_bits(void **state)
         assert_true(found.eval_loss == wanted.eval_loss);
         assert_true(found.replicas_equal);
     }
+    return wanted.params_hash;
+}
+
+static void running_statistics_keep_the_bits(void **state)
+{
+    (void)state;
+    uint64_t f32 = check_resnet(CADRE_PRECISION_F32);
+    cadre_compute_assume_bf16(true);
+    uint64_t bf16 = check_resnet(CADRE_PRECISION_BF16);
+    cadre_compute_assume_bf16(false);
+    assert_true(bf16 != f32);
 }
 
 static void running_statistics_go_on_from_a_checkpoint(void **state)
@@ -597,6 +610,59 @@ static void a_resumed_run_wants_the_same_on_all_ranks(void **state)
     assert_int_equal(j.config.resume_step, 2);
 }
 
+static void count_sentences(
+    cadre_log_level level, const char *component, const char *line, void *ctx)
+{
+    (void)level;
+    (void)component;
+    int *n = ctx;
+    *n += strstr(line, "no instructions for products of bf16") != NULL;
+}
+
+// Rank 0 says so, before training and before an evaluation.
+static void f32_is_used_where_bf16_is_not_to_be_had(void **state)
+{
+    (void)state;
+    if (cadre_compute_has_bf16()) {
+        skip();
+    }
+    job plain = {.config = small_config()};
+    uint64_t wanted = train_on(1, &plain).params_hash;
+    int n = 0;
+    cadre_log_set_sink(CADRE_LOG_WARN, count_sentences, &n);
+    job j = {.config = small_config()};
+    j.config.precision = CADRE_PRECISION_BF16;
+    assert_string_equal(cadre_train_precision(&j.config), "f32");
+    assert_true(train_on(3, &j).params_hash == wanted);
+    cadre_log_set_sink(CADRE_LOG_WARN, NULL, NULL);
+    assert_int_equal(n, 1);
+}
+
+static void a_run_goes_on_in_its_own_precision(void **state)
+{
+    (void)state;
+    cadre_compute_assume_bf16(true);
+    job whole = {.config = small_config()};
+    whole.config.precision = CADRE_PRECISION_BF16;
+    whole.config.steps = 2;
+    uint64_t wanted = train_on(1, &whole).params_hash;
+    job first = {.config = whole.config};
+    first.config.steps = 1;
+    out_path("", first.config.out);
+    (void)train_on(2, &first);
+
+    job j = {.config = whole.config};
+    out_path("", j.config.out);
+    out_path("", j.config.resume);
+    j.config.precision = CADRE_PRECISION_F32;
+    CHECK_FAILS(cadre_launch_threads(2, NULL, train_rank, &j, NULL),
+        CADRE_ERR_INVALID_ARG,
+        "train.precision is f32, but in the run that is resumed it is bf16:");
+    j.config.precision = CADRE_PRECISION_BF16;
+    assert_true(train_on(2, &j).params_hash == wanted);
+    cadre_compute_assume_bf16(false);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -619,6 +685,9 @@ int main(void)
             no_memory_to_resume_is_an_error_and_no_leak, remove_run),
         cmocka_unit_test_teardown(
             a_resumed_run_wants_the_same_on_all_ranks, remove_run),
+        cmocka_unit_test(f32_is_used_where_bf16_is_not_to_be_had),
+        cmocka_unit_test_teardown(
+            a_run_goes_on_in_its_own_precision, remove_run),
     };
     return cmocka_run_group_tests(tests, make_data, remove_data);
 }

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Factors are copied as they are rounded, and oneDNN's matmul multiplies the
+// copies.  All but their type is the same whether they are bf16 or rounded f32.
+
+#include "nn/compute_bf16.h"
+
+#include "base/alloc.h"
+#include "base/check.h"
+#include "base/fail.h"
+#include "kernel/narrow.h"
+#include "nn/compute_job.h"
+#include "nn/net.h"
+#include <stdatomic.h>
+
+// Copied rows; what is between them is nobody's.
+typedef struct copies {
+    int64_t rows;
+    int64_t columns;
+    int64_t stride; // elements
+    size_t floats;  // of scratch
+} copies;
+
+struct cadre_bf16_product {
+    dnnl_data_type_t type; // of the copies
+    copies a;
+    copies b;
+    int64_t c_stride;
+    dnnl_stream_t stream;
+    cadre_dnnl_job job;
+    size_t pad_count; // floats that the library wants
+};
+
+static atomic_bool assumed;
+
+static bool library_has(dnnl_cpu_isa_t isa)
+{
+    return (dnnl_get_effective_cpu_isa() & isa) == isa;
+}
+
+bool cadre_compute_has_bf16(void)
+{
+    return atomic_load_explicit(&assumed, memory_order_relaxed) ||
+           library_has(dnnl_cpu_isa_avx512_core_bf16);
+}
+
+void cadre_compute_assume_bf16(bool yes)
+{
+    atomic_store_explicit(&assumed, yes, memory_order_relaxed);
+}
+
+// The library takes bf16 from AVX-512 on, and does without its instructions
+// where there are none.
+dnnl_data_type_t cadre_dnnl_bf16(void)
+{
+    return library_has(dnnl_cpu_isa_avx512_core) ? dnnl_bf16 : dnnl_f32;
+}
+
+void cadre_dnnl_round(dnnl_data_type_t type, void *to, size_t first,
+    const float *from, size_t count)
+{
+    if (type == dnnl_bf16) {
+        cadre_narrow(CADRE_BF16, (uint16_t *)to + first, from, count);
+        return;
+    }
+    enum { CHUNK = 256 };
+    uint16_t narrow[CHUNK];
+    for (size_t i = 0; i < count; i += CHUNK) {
+        size_t n = count - i < CHUNK ? count - i : CHUNK;
+        cadre_narrow(CADRE_BF16, narrow, from + i, n);
+        cadre_widen(CADRE_BF16, (float *)to + first + i, narrow, n);
+    }
+}
+
+// Describes a factor's copies, which are transposed in the description alone.
+static dnnl_status_t describe(
+    dnnl_data_type_t type, cadre_factor f, copies *kept, dnnl_memory_desc_t *md)
+{
+    kept->rows = f.matrix.rows;
+    kept->columns = f.matrix.columns;
+    kept->stride = cadre_matrix_stride(kept->columns);
+    const dnnl_dims_t dims = {kept->rows, kept->columns};
+    const dnnl_dims_t turned_dims = {kept->columns, kept->rows};
+    const dnnl_dims_t strides = {kept->stride, 1};
+    const dnnl_dims_t turned_strides = {1, kept->stride};
+    dnnl_status_t result =
+        dnnl_memory_desc_init_by_strides(md, 2, dims, type, strides);
+    kept->floats = cadre_dnnl_floats(md);
+    return result == dnnl_success && f.transposed
+               ? dnnl_memory_desc_init_by_strides(
+                     md, 2, turned_dims, type, turned_strides)
+               : result;
+}
+
+static cadre_status make_job(cadre_bf16_product *p, const dnnl_matmul_desc_t *d)
+{
+    CADRE_TRY(
+        cadre_dnnl_check(dnnl_stream_create(&p->stream, cadre_dnnl_engine(),
+                             dnnl_stream_default_flags),
+            "open a stream"));
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    cadre_status status = cadre_dnnl_job_attributes(&attr);
+    if (status == CADRE_OK) {
+        status = cadre_dnnl_check(
+            dnnl_primitive_desc_create(&pd, d, attr, cadre_dnnl_engine(), NULL),
+            "plan a product");
+    }
+    if (status == CADRE_OK) {
+        const int args[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
+        status = cadre_dnnl_job_make(pd, args, 3, &p->job, &p->pad_count);
+    }
+    if (pd != NULL) {
+        dnnl_primitive_desc_destroy(pd);
+    }
+    if (attr != NULL) {
+        dnnl_primitive_attr_destroy(attr);
+    }
+    return status;
+}
+
+static cadre_status make_product(
+    cadre_bf16_product *p, cadre_factor a, cadre_factor b, cadre_matrix c)
+{
+    dnnl_memory_desc_t a_md;
+    dnnl_memory_desc_t b_md;
+    dnnl_memory_desc_t c_md;
+    const dnnl_dims_t dims = {c.rows, c.columns};
+    const dnnl_dims_t strides = {c.stride, 1};
+    const dnnl_status_t results[] = {
+        describe(p->type, a, &p->a, &a_md),
+        describe(p->type, b, &p->b, &b_md),
+        dnnl_memory_desc_init_by_strides(&c_md, 2, dims, dnnl_f32, strides),
+    };
+    for (size_t i = 0; i < sizeof(results) / sizeof(results[0]); i++) {
+        CADRE_TRY(cadre_dnnl_check(results[i], "describe a matrix"));
+    }
+    dnnl_matmul_desc_t d;
+    CADRE_TRY(
+        cadre_dnnl_check(dnnl_matmul_desc_init(&d, &a_md, &b_md, NULL, &c_md),
+            "describe a product"));
+    return make_job(p, &d);
+}
+
+cadre_status cadre_bf16_product_create(
+    cadre_factor a, cadre_factor b, cadre_matrix c, cadre_bf16_product **out)
+{
+    cadre_bf16_product *p = cadre_alloc(sizeof(*p));
+    if (p == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    p->type = cadre_dnnl_bf16();
+    p->c_stride = c.stride;
+    cadre_dnnl_guard guard = cadre_dnnl_enter();
+    cadre_status status = make_product(p, a, b, c);
+    cadre_dnnl_leave(&guard);
+    if (status != CADRE_OK) {
+        cadre_bf16_product_destroy(p);
+        return status;
+    }
+    *out = p;
+    return CADRE_OK;
+}
+
+void cadre_bf16_product_destroy(cadre_bf16_product *product)
+{
+    if (product == NULL) {
+        return;
+    }
+    cadre_dnnl_job_drop(&product->job);
+    if (product->stream != NULL) {
+        dnnl_stream_destroy(product->stream);
+    }
+    cadre_free(product);
+}
+
+size_t cadre_bf16_product_scratch(const cadre_bf16_product *product)
+{
+    return product->a.floats + product->b.floats + product->pad_count;
+}
+
+static void copy(
+    dnnl_data_type_t type, const copies *kept, cadre_matrix_view from, void *to)
+{
+    CADRE_ASSERT(from.rows == kept->rows && from.columns == kept->columns);
+    for (int64_t r = 0; r < kept->rows; r++) {
+        cadre_dnnl_round(type, to, (size_t)(r * kept->stride),
+            cadre_matrix_view_row(from, r), (size_t)kept->columns);
+    }
+}
+
+cadre_status cadre_bf16_product_compute(cadre_bf16_product *product,
+    cadre_matrix_view a, cadre_matrix_view b, cadre_matrix c, float *scratch)
+{
+    cadre_bf16_product *p = product;
+    CADRE_ASSERT(c.stride == p->c_stride);
+    float *a_copy = scratch;
+    float *b_copy = a_copy + p->a.floats;
+    float *pad = b_copy + p->b.floats;
+    copy(p->type, &p->a, a, a_copy);
+    copy(p->type, &p->b, b, b_copy);
+    const void *const data[] = {a_copy, b_copy, c.data};
+    cadre_dnnl_guard guard = cadre_dnnl_enter();
+    cadre_status status = cadre_dnnl_job_run(&p->job, p->stream, data, pad);
+    cadre_dnnl_leave(&guard);
+    return status;
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What tests of bf16 share: rounding as the definition says, and how far f32
+// results are from f64 ones.
+
+#ifndef CADRE_TESTS_NN_BF16_H
+#define CADRE_TESTS_NN_BF16_H
+
+#include "base/alloc.h"
+#include "support/check.h"
+#include "support/reference.h"
+#include <math.h>
+
+static inline float *floats(size_t count)
+{
+    float *values = cadre_alloc_array(count, sizeof(*values));
+    assert_non_null(values);
+    return values;
+}
+
+static inline double rounded(float value)
+{
+    return reference_widen(CADRE_BF16, reference_narrow(CADRE_BF16, value));
+}
+
+// ||ours - theirs|| / ||theirs||
+static inline double distance(
+    const float *ours, const double *theirs, size_t count)
+{
+    double difference = 0.0;
+    double norm = 0.0;
+    for (size_t i = 0; i < count; i++) {
+        double d = (double)ours[i] - theirs[i];
+        difference += d * d;
+        norm += theirs[i] * theirs[i];
+    }
+    return sqrt(difference) / sqrt(norm);
+}
+
+// What is summed in f32 is off by little, however its factors were rounded.
+static inline void assert_close(
+    const char *what, const float *ours, const double *theirs, size_t count)
+{
+    double error = distance(ours, theirs, count);
+    if (!(error <= 1e-5)) {
+        fail_msg("%s is off by %g", what, error);
+    }
+}
+
+#endif // CADRE_TESTS_NN_BF16_H
