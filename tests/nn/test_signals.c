@@ -92,6 +92,7 @@ static void a_signal_does_not_disturb_a_convolution(void **state)
         .bias = true,
         .padding = 1,
         .relu = true,
+        .param_gradients = true,
         .input_gradient = true};
     cadre_conv *conv = NULL;
     CHECK_OK(cadre_conv_create(&options, &conv));
