@@ -223,6 +223,7 @@ static bool refuse(char problem[KEY_PROBLEM_BYTES], const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
+    // NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): the line above does
     vsnprintf(problem, KEY_PROBLEM_BYTES, format, arguments);
     va_end(arguments);
     return false;

@@ -8,6 +8,8 @@
 #
 # Leaves the run in runs/demo, in place of the one before.
 set -eu
+LC_ALL=C # elsewhere numbers may have a comma
+export LC_ALL
 cd "$(dirname "$0")/.."
 cadre=${1:-build/release/bin/cadre}
 run=runs/demo

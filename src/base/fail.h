@@ -24,8 +24,8 @@ enum { CADRE_FAIL_TEXT_BYTES = 1024 };
  * Keeps the sentence for this thread's cadre_error_text() and returns status.
  *
  * Longer texts are cut at CADRE_FAIL_TEXT_BYTES, and control characters become
- * question marks.  Arguments may come from the
- * present text, so a caller can put words in front of it.
+ * question marks.  Arguments may come from the present text, so a caller can
+ * put words in front of it.
  */
 cadre_status cadre_fail(cadre_status status, const char *format, ...)
     CADRE_PRINTF(2, 3);

@@ -59,6 +59,10 @@ static void remove_file(const char *name, void *ctx)
 
 static cadre_status remove_as_it_is(char *path)
 {
+    // A file; or a link, and then what it leads to is none of ours.
+    if (unlink(path) == 0) {
+        return CADRE_OK;
+    }
     cadre_status status = cadre_folder_list(path, remove_file, path);
     if (status == CADRE_ERR_NOT_FOUND) {
         return CADRE_OK;

@@ -111,6 +111,13 @@ static void what_is_left_over_is_emptied(void **state)
     CHECK_OK(cadre_new_folder_open(path, &f));
     assert_int_equal(entries(f.aside), 0);
     CHECK_OK(cadre_new_folder_commit(&f));
+
+    // A link there is removed, and not what it leads to.
+    write_into(path, "kept");
+    assert_int_equal(symlink(path, aside), 0);
+    CHECK_OK(cadre_new_folder_open(path, &f));
+    assert_true(has(path, "kept"));
+    cadre_new_folder_discard(&f);
 }
 
 static void failures_name_the_path(void **state)
