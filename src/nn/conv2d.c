@@ -28,10 +28,6 @@ static cadre_status plan_conv(const cadre_layer *layer, cadre_layer_plan *plan)
 {
     enum { MOST_CHANNELS = 1 << 16 }; // so that no size overflows
     enum { LARGE = 7 };
-    if (plan->name[0] == '\0') {
-        return cadre_fail(
-            CADRE_ERR_INVALID_ARG, "conv2d needs a name for its parameters");
-    }
     if (layer->width < 1 || layer->width > MOST_CHANNELS ||
         plan->in.channels > MOST_CHANNELS) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
@@ -150,6 +146,7 @@ const cadre_layer_ops cadre_conv2d = {
     .kind = "conv2d",
     .takes = CADRE_TAKES_WIDTH | CADRE_TAKES_WINDOW | CADRE_TAKES_FILTER |
              CADRE_TAKES_NO_BIAS | CADRE_TAKES_DEVIATION,
+    .on = CADRE_ON_IMAGES,
     .n_params = N_PARAMS,
     .takes_relu = true,
     .input_block = cadre_conv_input_block,

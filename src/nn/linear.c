@@ -39,10 +39,6 @@ static cadre_status plan_linear(
     const cadre_layer *layer, cadre_layer_plan *plan)
 {
     enum { WIDEST = 1 << 24 }; // so that products of two fit any size type
-    if (plan->name[0] == '\0') {
-        return cadre_fail(
-            CADRE_ERR_INVALID_ARG, "linear needs a name for its parameters");
-    }
     int64_t in = inputs(plan);
     if (layer->width < 1 || layer->width > WIDEST || in > WIDEST) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,

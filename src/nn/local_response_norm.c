@@ -13,7 +13,6 @@
 //          one sample; computed again in backward.
 // Threads: any.
 
-#include "base/fail.h"
 #include "kernel/vector.h"
 #include "nn/layer.h"
 #include <math.h>
@@ -32,10 +31,6 @@ static int64_t plain(cadre_shape in)
 static cadre_status plan_norm(const cadre_layer *layer, cadre_layer_plan *plan)
 {
     (void)layer;
-    if (plan->in.tokens > 0) {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "local_response_norm works on images, and this is text");
-    }
     plan->out = plan->in;
     plan->scratch = 2 * (size_t)cadre_shape_columns(plan->in);
     return CADRE_OK;
@@ -157,6 +152,7 @@ static cadre_status input_gradient(
 
 const cadre_layer_ops cadre_local_response_norm = {
     .kind = "local_response_norm",
+    .on = CADRE_ON_IMAGES,
     .input_block = plain,
     .plan = plan_norm,
     .forward = forward,
