@@ -383,7 +383,7 @@ static cadre_status make_jobs(cadre_conv *conv, const cadre_conv_options *o,
             "open a stream"));
     dnnl_primitive_desc_t forward = NULL;
     cadre_status status = make_forward(conv, d, a, o->relu, &forward);
-    if (status == CADRE_OK) {
+    if (status == CADRE_OK && o->param_gradients) {
         status = make_weight_gradient(conv, d, a, forward);
     }
     if (status == CADRE_OK && o->input_gradient) {

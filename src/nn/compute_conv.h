@@ -29,8 +29,9 @@ typedef struct cadre_conv_options {
     int64_t dilation;
     int64_t groups;
     bool bias;
-    bool relu;           // forward ends with max(0, y)
-    bool input_gradient; // cadre_conv_input_gradient() will be called
+    bool relu;            // forward ends with max(0, y)
+    bool param_gradients; // cadre_conv_param_gradients() will be called,
+    bool input_gradient;  // cadre_conv_input_gradient() will be
 } cadre_conv_options;
 
 /** The block that images have where the library works fastest. */

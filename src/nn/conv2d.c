@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/fail.h"
 #include "nn/compute_conv.h"
+#include "nn/few_channels.h"
 #include "nn/layer.h"
 #include <math.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@ enum { WEIGHT, BIAS, N_PARAMS };
 // Both parameters' gradients come out of one call; the bias's waits here.
 typedef struct conv_state {
     cadre_layer_state base;
+    cadre_conv_options options;
     cadre_conv *conv;
     float bias_grad[];
 } conv_state;
@@ -92,7 +94,7 @@ static cadre_status prepare(
     if (state == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
-    const cadre_conv_options options = {
+    state->options = (cadre_conv_options){
         .n_samples = n_samples,
         .in = plan->in,
         .out = plan->out,
@@ -105,12 +107,18 @@ static cadre_status prepare(
         .relu = plan->then_relu,
         .input_gradient = plan->passes_down,
     };
-    cadre_status status = cadre_conv_create(&options, &state->conv);
+    const bool few = cadre_few_channels(&state->options);
+    state->options.param_gradients = !few;
+    cadre_status status = cadre_conv_create(&state->options, &state->conv);
     if (status != CADRE_OK) {
         release(&state->base);
         return status;
     }
     state->base.scratch = cadre_conv_scratch(state->conv);
+    if (few &&
+        state->base.scratch < cadre_few_channels_scratch(&state->options)) {
+        state->base.scratch = cadre_few_channels_scratch(&state->options);
+    }
     *out = &state->base;
     return CADRE_OK;
 }
@@ -129,6 +137,12 @@ static cadre_status param_gradient(
     if (i == BIAS) {
         memcpy(grad, state->bias_grad,
             (size_t)call->plan->out.channels * sizeof(*grad));
+        return CADRE_OK;
+    }
+    if (!state->options.param_gradients) {
+        float *bias = state->options.bias ? state->bias_grad : NULL;
+        cadre_few_channels_gradients(&state->options, call->x.data,
+            call->dy.data, grad, bias, call->scratch);
         return CADRE_OK;
     }
     return cadre_conv_param_gradients(state->conv, call->x.data, call->dy.data,

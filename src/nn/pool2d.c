@@ -86,42 +86,42 @@ static inline window window_of(
 }
 
 CADRE_VECTOR_BODY void highest(const float *restrict x, int64_t width, window w,
-    int block, float *restrict y)
+    int64_t block, float *restrict y)
 {
     const float *first = x + (w.top * width + w.left) * block;
     float best[WIDEST_BLOCK];
-    for (int c = 0; c < block; c++) {
+    for (int64_t c = 0; c < block; c++) {
         best[c] = first[c];
     }
     for (int64_t h = w.top; h < w.bottom; h++) {
         for (int64_t i = w.left; i < w.right; i++) {
             const float *cell = x + (h * width + i) * block;
-            for (int c = 0; c < block; c++) {
-                bool higher = cell[c] > best[c] || cell[c] != cell[c];
+            for (int64_t c = 0; c < block; c++) {
+                bool higher = (cell[c] > best[c]) | (cell[c] != cell[c]);
                 best[c] = higher ? cell[c] : best[c];
             }
         }
     }
-    for (int c = 0; c < block; c++) {
+    for (int64_t c = 0; c < block; c++) {
         y[c] = best[c];
     }
 }
 
 // Adds dy to the first cell that has y's value, lane by lane.
 CADRE_VECTOR_BODY void give_to_highest(const float *restrict x, int64_t width,
-    window w, int block, const float *restrict y, const float *restrict dy,
+    window w, int64_t block, const float *restrict y, const float *restrict dy,
     float *restrict dx)
 {
     float left[WIDEST_BLOCK]; // of dy, to be given away
-    for (int c = 0; c < block; c++) {
+    for (int64_t c = 0; c < block; c++) {
         left[c] = dy[c];
     }
     for (int64_t h = w.top; h < w.bottom; h++) {
         for (int64_t i = w.left; i < w.right; i++) {
             int64_t at = (h * width + i) * block;
-            for (int c = 0; c < block; c++) {
+            for (int64_t c = 0; c < block; c++) {
                 float value = x[at + c];
-                bool takes = value == y[c] || value != value;
+                bool takes = (value == y[c]) | (value != value);
                 dx[at + c] += takes ? left[c] : 0.0f;
                 left[c] = takes ? 0.0f : left[c];
             }
@@ -130,29 +130,29 @@ CADRE_VECTOR_BODY void give_to_highest(const float *restrict x, int64_t width,
 }
 
 CADRE_VECTOR_BODY void mean(const float *restrict x, int64_t width, window w,
-    int block, float n_cells, float *restrict y)
+    int64_t block, float n_cells, float *restrict y)
 {
     float sum[WIDEST_BLOCK] = {0};
     for (int64_t h = w.top; h < w.bottom; h++) {
         for (int64_t i = w.left; i < w.right; i++) {
             const float *cell = x + (h * width + i) * block;
-            for (int c = 0; c < block; c++) {
+            for (int64_t c = 0; c < block; c++) {
                 sum[c] += cell[c];
             }
         }
     }
-    for (int c = 0; c < block; c++) {
+    for (int64_t c = 0; c < block; c++) {
         y[c] = sum[c] / n_cells;
     }
 }
 
-CADRE_VECTOR_BODY void give_to_all(int64_t width, window w, int block,
+CADRE_VECTOR_BODY void give_to_all(int64_t width, window w, int64_t block,
     float n_cells, const float *restrict dy, float *restrict dx)
 {
     for (int64_t h = w.top; h < w.bottom; h++) {
         for (int64_t i = w.left; i < w.right; i++) {
             float *cell = dx + (h * width + i) * block;
-            for (int c = 0; c < block; c++) {
+            for (int64_t c = 0; c < block; c++) {
                 cell[c] += dy[c] / n_cells;
             }
         }
@@ -170,11 +170,13 @@ typedef struct plane {
     float *out; // y of HIGHEST and MEAN, else dx
 } plane;
 
-// block and what are constants where this is called, so that there is no loop
-// over lanes and no choice left in the innermost code.
+// what is a constant where this is called, so that there is no choice left in
+// the innermost code.  The block is none: gcc would unroll the loops over lanes,
+// and then vectorise nothing.
 CADRE_VECTOR_BODY void slide(
-    const cadre_layer_plan *plan, action what, const plane *p, int block)
+    const cadre_layer_plan *plan, action what, const plane *p)
 {
+    const int64_t block = plan->in.block;
     const int64_t width = plan->in.width;
     const float n_cells = cells_of(plan);
     int64_t at = 0;
@@ -200,37 +202,21 @@ CADRE_VECTOR_BODY void slide(
     }
 }
 
-CADRE_VECTOR_BODY void slide_blocks(
-    const cadre_layer_plan *plan, action what, const plane *p)
-{
-    switch (plan->in.block) {
-    case 1:
-        slide(plan, what, p, 1);
-        break;
-    case 8:
-        slide(plan, what, p, 8);
-        break;
-    default:
-        slide(plan, what, p, WIDEST_BLOCK);
-        break;
-    }
-}
-
 CADRE_VECTOR_BODY void pool_body(
     const cadre_layer_plan *plan, action what, const plane *p)
 {
     switch (what) {
     case HIGHEST:
-        slide_blocks(plan, HIGHEST, p);
+        slide(plan, HIGHEST, p);
         break;
     case GIVE_TO_HIGHEST:
-        slide_blocks(plan, GIVE_TO_HIGHEST, p);
+        slide(plan, GIVE_TO_HIGHEST, p);
         break;
     case MEAN:
-        slide_blocks(plan, MEAN, p);
+        slide(plan, MEAN, p);
         break;
     case GIVE_TO_ALL:
-        slide_blocks(plan, GIVE_TO_ALL, p);
+        slide(plan, GIVE_TO_ALL, p);
         break;
     }
 }

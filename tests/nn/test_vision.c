@@ -229,14 +229,25 @@ static void a_constant_channel_is_no_division_by_zero(void **state)
     finish(&t);
 }
 
-// Forward and backward of a layer without parameters, on the same numbers:
-// what comes out of both.  Plain images, since a norm wants them.
-static void run_alone(
-    const cadre_layer_ops *ops, float scale, cadre_matrix y, cadre_matrix dx)
+// A layer without parameters, and what it is tried on.
+typedef struct alone {
+    const cadre_layer_ops *ops;
+    float scale; // of x
+    int64_t block;
+    int64_t kernel;
+} alone;
+
+// Its forward and backward, always on the same numbers.
+static void run_alone(const alone *a, cadre_matrix y, cadre_matrix dx)
 {
+    const cadre_layer_ops *ops = a->ops;
+    const float scale = a->scale;
     cadre_layer_plan plan = {.ops = ops, .then_relu = ops->takes_relu};
-    plan.in = (cadre_shape){CHANNELS, HEIGHT, WIDTH, 1, 0};
-    const cadre_layer layer = {.kind = ops->kind};
+    plan.in = (cadre_shape){CHANNELS, HEIGHT, WIDTH, a->block, 0};
+    const cadre_layer layer = {.kind = ops->kind,
+        .kernel = a->kernel,
+        .stride = a->kernel > 0 ? 2 : 0,
+        .padding = a->kernel / 2};
     CHECK_OK(ops->plan(&layer, &plan));
     cadre_matrix x = images(plan.in);
     cadre_matrix dy = images(plan.in);
@@ -267,12 +278,17 @@ static void run_alone(
 static void other_kernels_have_the_bits_of_the_plain_ones(void **state)
 {
     use_isa(state);
-    static const struct {
-        const cadre_layer_ops *ops;
-        float scale;
-    } cases[] = {{&cadre_add, 1.0f}, {&cadre_local_response_norm, 200.0f}};
-    const cadre_shape shape = {CHANNELS, HEIGHT, WIDTH, 1, 0};
+    static const alone cases[] = {
+        {&cadre_add, 1.0f, 1, 0},
+        {&cadre_local_response_norm, 200.0f, 1, 0}, // which wants no blocks
+        {&cadre_maxpool2d, 1.0f, 1, 3},
+        {&cadre_maxpool2d, 1.0f, 8, 2},
+        {&cadre_maxpool2d, 1.0f, 16, 3},
+        {&cadre_avgpool2d, 1.0f, 8, 3},
+        {&cadre_global_avgpool2d, 1.0f, 16, 0},
+    };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const cadre_shape shape = {CHANNELS, HEIGHT, WIDTH, cases[i].block, 0};
         cadre_matrix y[2];
         cadre_matrix dx[2];
         for (int k = 0; k < 2; k++) {
@@ -283,7 +299,7 @@ static void other_kernels_have_the_bits_of_the_plain_ones(void **state)
             } else {
                 use_isa(state);
             }
-            run_alone(cases[i].ops, cases[i].scale, y[k], dx[k]);
+            run_alone(&cases[i], y[k], dx[k]);
         }
         assert_memory_equal(y[0].data, y[1].data, bytes_of(y[0]));
         assert_memory_equal(dx[0].data, dx[1].data, bytes_of(dx[0]));
