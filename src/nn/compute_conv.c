@@ -83,13 +83,10 @@ int64_t cadre_compute_block(void)
     return (isa & dnnl_cpu_isa_sse41) == dnnl_cpu_isa_sse41 ? 8 : 1;
 }
 
-// Of three channels the library's fast code for the weights' gradient wants
-// them plain; of one or two, in blocks.
-enum { COLOURS = 3 };
-
 int64_t cadre_conv_input_block(cadre_shape in)
 {
-    return in.channels <= COLOURS ? 1 : cadre_compute_block();
+    enum { FEW_CHANNELS = 3 }; // one, or red, green and blue
+    return in.channels <= FEW_CHANNELS ? 1 : cadre_compute_block();
 }
 
 // Input channels, those included that fill the last block.
@@ -148,8 +145,7 @@ static cadre_status describe(const cadre_conv_options *o, description *d)
     int64_t n = o->n_samples;
     const dnnl_status_t results[] = {
         describe_image(&d->x, n, filled(o), o->in, o->in.block),
-        describe_image(&d->x_blocked, n, filled(o), o->in,
-            o->in.channels == COLOURS ? o->in.block : o->out.block),
+        describe_image(&d->x_blocked, n, filled(o), o->in, o->out.block),
         describe_image(&d->y, n, o->out.channels, o->out, o->out.block),
         describe_weight(&d->weight, o, false),
         describe_weight(&d->packable, o, true),

@@ -154,6 +154,13 @@ cadre_status cadre_layer_split_heads(
     return CADRE_OK;
 }
 
+int64_t cadre_layer_plain_block(const cadre_layer *layer, cadre_shape in)
+{
+    (void)layer;
+    (void)in;
+    return 1;
+}
+
 cadre_status cadre_layer_plan_same(
     const cadre_layer *layer, cadre_layer_plan *plan)
 {

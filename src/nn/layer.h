@@ -142,7 +142,7 @@ struct cadre_layer_ops {
     bool masks_gradient;
 
     /** (optional) The block that x must have; NULL: any. */
-    int64_t (*input_block)(cadre_shape in);
+    int64_t (*input_block)(const cadre_layer *layer, cadre_shape in);
 
     /**
      * Checks what the user wrote and sets plan->out, scratch if it is not 0,
@@ -230,6 +230,9 @@ cadre_status cadre_layer_slide(cadre_layer_plan *plan);
  */
 cadre_status cadre_layer_split_heads(
     const cadre_layer *layer, cadre_layer_plan *plan);
+
+/** 1: of kinds that want images plain. */
+int64_t cadre_layer_plain_block(const cadre_layer *layer, cadre_shape in);
 
 /** Plans a layer whose output has its input's shape. */
 cadre_status cadre_layer_plan_same(

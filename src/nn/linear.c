@@ -20,12 +20,6 @@ static int64_t inputs(const cadre_layer_plan *plan)
     return cadre_shape_elements(plan->in);
 }
 
-static int64_t plain_block(cadre_shape in)
-{
-    (void)in;
-    return 1;
-}
-
 static void set_output(cadre_layer_plan *plan, int64_t width)
 {
     int64_t in = inputs(plan);
@@ -161,7 +155,7 @@ const cadre_layer_ops cadre_linear = {
     .takes = CADRE_TAKES_WIDTH | CADRE_TAKES_DEVIATION | CADRE_TAKES_NO_BIAS,
     .n_params = N_PARAMS,
     .scratch_is_late = true,
-    .input_block = plain_block,
+    .input_block = cadre_layer_plain_block,
     .plan = plan_linear,
     .param = describe,
     .forward = forward,
@@ -174,7 +168,7 @@ const cadre_layer_ops cadre_unembedding = {
     .takes = CADRE_TAKES_TIED,
     .n_params = 1,
     .scratch_is_late = true,
-    .input_block = plain_block,
+    .input_block = cadre_layer_plain_block,
     .plan = plan_unembedding,
     .forward = forward_product,
     .param_gradient = param_gradient,

@@ -22,12 +22,6 @@ enum { SIDE = 2 }; // neighbours on each side
 static const float alpha = 1e-4f;
 static const float beta = 0.75f;
 
-static int64_t plain(cadre_shape in)
-{
-    (void)in;
-    return 1;
-}
-
 static cadre_status plan_norm(const cadre_layer *layer, cadre_layer_plan *plan)
 {
     (void)layer;
@@ -153,7 +147,7 @@ static cadre_status input_gradient(
 const cadre_layer_ops cadre_local_response_norm = {
     .kind = "local_response_norm",
     .on = CADRE_ON_IMAGES,
-    .input_block = plain,
+    .input_block = cadre_layer_plain_block,
     .plan = plan_norm,
     .forward = forward,
     .input_gradient = input_gradient,

@@ -77,13 +77,13 @@ static int added_by(const cadre_net *net)
 }
 
 // The block that a layer in this place wants its input in.
-static int64_t wanted_block(
-    const cadre_net *net, const cadre_layer_ops *ops, cadre_shape in)
+static int64_t wanted_block(const cadre_net *net, const cadre_layer *layer,
+    const cadre_layer_ops *ops, cadre_shape in)
 {
     if (ops == &cadre_add && added_by(net) >= 0) {
         return net->layers[added_by(net)].out.block;
     }
-    return ops->input_block == NULL ? in.block : ops->input_block(in);
+    return ops->input_block == NULL ? in.block : ops->input_block(layer, in);
 }
 
 // An "add" closes the "residual" before it; there is one open at a time, and it
@@ -182,7 +182,7 @@ static cadre_status plan_layer(
     CADRE_TRY(cadre_layer_find(layer, &ops));
     cadre_shape in = shape_so_far(net);
     CADRE_TRY(check_input(ops, in));
-    int64_t block = wanted_block(net, ops, in);
+    int64_t block = wanted_block(net, layer, ops, in);
     if (block != in.block) {
         put_relayout(net, block);
     }
