@@ -88,9 +88,10 @@ typedef struct cadre_shape {
  *     residual, shortcut, add (see above)
  *     embedding               width, vocabulary; first in a net of texts
  *     positions               (named; adds a row for each place of a text)
- *     rotary                  heads, kv_heads; turns q and k by their place
- *     causal_attention,       heads, kv_heads; of rows with q, k and v, which
- *       attention             a linear makes: each head's one after another
+ *     causal_attention,       heads, kv_heads; of rows with q, k and v, head
+ *       attention             after head each, as a "linear" makes them:
+ *                             (heads + 2 kv_heads) D become heads D channels
+ *     rotary                  heads, kv_heads; turns q and k of such rows
  *     unembedding             tied; scores by an embedding's own weight
  */
 typedef struct cadre_layer {
@@ -201,7 +202,10 @@ CADRE_API void cadre_net_worker_destroy(cadre_net_worker *worker);
 /** Where gradients go, and who hears of them.  Called inside a pass. */
 typedef struct cadre_grad_listener {
     void *ctx;
-    /** Memory for the gradient of a parameter: zeroed at first, then kept. */
+    /**
+     * Memory for the gradient of a parameter, never NULL: zeroed at first, then
+     * kept until it is complete.
+     */
     float *(*grad)(void *ctx, int index);
     /** It is complete.  The last layer's come first. */
     cadre_status (*ready)(void *ctx, int index);
@@ -238,8 +242,8 @@ typedef struct cadre_pass {
  * losses, added in f64 in order.  Allocates nothing for a number of samples that
  * the worker has seen.
  *
- * Errors: CADRE_ERR_INVALID_ARG  a label, a token or the smoothing is out of its
- *                                range
+ * Errors: CADRE_ERR_INVALID_ARG  the number of samples, a label, a token or the
+ *                                smoothing is out of its range
  *         CADRE_ERR_INTERNAL     the compute library failed
  *         CADRE_ERR_NO_MEMORY    a pass larger than those that were planned
  *         and what ready returns, at once

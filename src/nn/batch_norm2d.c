@@ -15,12 +15,10 @@
 // Memory:  a state keeps what backward needs of each channel.
 // Threads: one at a time per state.
 
-#include "base/fail.h"
 #include "kernel/vector.h"
 #include "nn/layer.h"
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { WEIGHT, BIAS, MEAN, VARIANCE, N_PARAMS };
 enum { LANES = 32, WIDEST_BLOCK = 16 };
@@ -42,21 +40,6 @@ typedef struct norm_state {
 static moments *channels_of(const cadre_layer_call *call)
 {
     return ((norm_state *)call->state)->channels;
-}
-
-static cadre_status plan_norm(const cadre_layer *layer, cadre_layer_plan *plan)
-{
-    (void)layer;
-    if (plan->name[0] == '\0') {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "batch_norm2d needs a name for its parameters");
-    }
-    if (plan->in.tokens > 0) {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "batch_norm2d works on images, and this is text");
-    }
-    plan->out = plan->in;
-    return CADRE_OK;
 }
 
 static void describe(
@@ -458,10 +441,11 @@ static cadre_status input_gradient(
 
 const cadre_layer_ops cadre_batch_norm2d = {
     .kind = "batch_norm2d",
+    .on = CADRE_ON_IMAGES,
     .n_params = N_PARAMS,
     .takes_relu = true,
     .masks_gradient = true,
-    .plan = plan_norm,
+    .plan = cadre_layer_plan_same,
     .param = describe,
     .prepare = prepare,
     .release = cadre_layer_state_destroy,

@@ -26,14 +26,22 @@ static conv_state *as_conv(cadre_layer_state *state)
     return (conv_state *)state;
 }
 
+// For larger windows the compute library has fast code only for plain images.
+// Measured (oneDNN 2.6.3, AVX2, one thread, 3 > 96 channels, 11 x 11, 4 images
+// of 67 x 67): forward 5009 ms to blocks, 1.6 to plain ones.
+static bool is_large(const cadre_layer *layer)
+{
+    return layer->kernel > 7;
+}
+
+static int64_t input_block(const cadre_layer *layer, cadre_shape in)
+{
+    return is_large(layer) ? 1 : cadre_conv_input_block(in);
+}
+
 static cadre_status plan_conv(const cadre_layer *layer, cadre_layer_plan *plan)
 {
     enum { MOST_CHANNELS = 1 << 16 }; // so that no size overflows
-    enum { LARGE = 7 };
-    if (plan->name[0] == '\0') {
-        return cadre_fail(
-            CADRE_ERR_INVALID_ARG, "conv2d needs a name for its parameters");
-    }
     if (layer->width < 1 || layer->width > MOST_CHANNELS ||
         plan->in.channels > MOST_CHANNELS) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
@@ -57,10 +65,7 @@ static cadre_status plan_conv(const cadre_layer *layer, cadre_layer_plan *plan)
     plan->stride = layer->stride == 0 ? 1 : layer->stride;
     plan->padding = layer->padding;
     plan->out.channels = layer->width;
-    // From plain images through a large window the library has fast code to
-    // plain ones alone.
-    bool plain = plan->in.block == 1 && plan->kernel > LARGE;
-    plan->out.block = plain ? 1 : cadre_compute_block();
+    plan->out.block = is_large(layer) ? 1 : cadre_compute_block();
     return cadre_layer_slide(plan);
 }
 
@@ -165,9 +170,10 @@ const cadre_layer_ops cadre_conv2d = {
     .kind = "conv2d",
     .takes = CADRE_TAKES_WIDTH | CADRE_TAKES_WINDOW | CADRE_TAKES_FILTER |
              CADRE_TAKES_NO_BIAS | CADRE_TAKES_DEVIATION,
+    .on = CADRE_ON_IMAGES,
     .n_params = N_PARAMS,
     .takes_relu = true,
-    .input_block = cadre_conv_input_block,
+    .input_block = input_block,
     .plan = plan_conv,
     .param = describe,
     .prepare = prepare,

@@ -69,21 +69,10 @@ static void drop_all(
     }
 }
 
-static void copy(cadre_matrix_view x, cadre_matrix y)
-{
-    for (int64_t n = 0; n < y.rows && x.data != y.data; n++) {
-        const float *from = cadre_matrix_view_row(x, n);
-        float *to = cadre_matrix_row(y, n);
-        for (int64_t o = 0; o < y.columns; o++) {
-            to[o] = from[o];
-        }
-    }
-}
-
 static cadre_status forward(const cadre_layer_call *call, cadre_matrix y)
 {
     if (call->pass == NULL) {
-        copy(call->x, y);
+        cadre_matrix_copy(call->x, y);
     } else {
         drop_all(call, call->x, y);
     }

@@ -17,23 +17,9 @@
 
 enum { WIDEST = 1 << 16, MOST_TOKENS = 1 << 20 };
 
-static cadre_status check_text(const cadre_layer_plan *plan)
-{
-    if (plan->in.tokens == 0) {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "%s works on text, and this is none", plan->ops->kind);
-    }
-    if (plan->name[0] == '\0') {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "%s needs a name for its parameter", plan->ops->kind);
-    }
-    return CADRE_OK;
-}
-
 static cadre_status plan_embedding(
     const cadre_layer *layer, cadre_layer_plan *plan)
 {
-    CADRE_TRY(check_text(plan));
     if (layer->vocabulary < 1 || layer->vocabulary > MOST_TOKENS ||
         layer->width < 1 || layer->width > WIDEST || plan->in.channels != 1) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
@@ -51,7 +37,6 @@ static cadre_status plan_embedding(
 static cadre_status plan_positions(
     const cadre_layer *layer, cadre_layer_plan *plan)
 {
-    CADRE_TRY(check_text(plan));
     plan->vocabulary = plan->in.tokens;
     plan->deviation = layer->deviation;
     plan->out = plan->in;
@@ -108,14 +93,10 @@ static cadre_status look_up(const cadre_layer_call *call, cadre_matrix y)
 
 static cadre_status add_positions(const cadre_layer_call *call, cadre_matrix y)
 {
+    cadre_matrix_copy(call->x, y);
     for (int64_t n = 0; n < y.rows; n++) {
-        float *row = cadre_matrix_row(y, n);
-        if (y.data != call->x.data) {
-            memcpy(row, cadre_matrix_view_row(call->x, n),
-                (size_t)y.columns * sizeof(*y.data));
-        }
-        cadre_row_add(
-            row, call->params[0] + place_of(call, n) * y.columns, y.columns);
+        cadre_row_add(cadre_matrix_row(y, n),
+            call->params[0] + place_of(call, n) * y.columns, y.columns);
     }
     return CADRE_OK;
 }
@@ -148,10 +129,7 @@ static cadre_status positions_gradient(
 
 static cadre_status pass_down(const cadre_layer_call *call, cadre_matrix dx)
 {
-    for (int64_t n = 0; n < dx.rows && dx.data != call->dy.data; n++) {
-        memcpy(cadre_matrix_row(dx, n), cadre_matrix_view_row(call->dy, n),
-            (size_t)dx.columns * sizeof(*dx.data));
-    }
+    cadre_matrix_copy(call->dy, dx);
     return CADRE_OK;
 }
 
@@ -159,6 +137,7 @@ static cadre_status pass_down(const cadre_layer_call *call, cadre_matrix dx)
 const cadre_layer_ops cadre_embedding = {
     .kind = "embedding",
     .takes = CADRE_TAKES_WIDTH | CADRE_TAKES_VOCABULARY | CADRE_TAKES_DEVIATION,
+    .on = CADRE_ON_TEXT,
     .n_params = 1,
     .plan = plan_embedding,
     .param = describe,
@@ -169,6 +148,7 @@ const cadre_layer_ops cadre_embedding = {
 const cadre_layer_ops cadre_positions = {
     .kind = "positions",
     .takes = CADRE_TAKES_DEVIATION,
+    .on = CADRE_ON_TEXT,
     .n_params = 1,
     .in_place = true,
     .plan = plan_positions,

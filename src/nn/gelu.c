@@ -11,13 +11,6 @@
 #include "nn/exp.h"
 #include "nn/layer.h"
 
-static cadre_status plan_gelu(const cadre_layer *layer, cadre_layer_plan *plan)
-{
-    (void)layer;
-    plan->out = plan->in;
-    return CADRE_OK;
-}
-
 // P(x); *bell gets e^(-x^2 / 2).
 CADRE_VECTOR_BODY float normal(float x, float *bell)
 {
@@ -62,27 +55,18 @@ CADRE_VECTOR(backward_row,
 
 static cadre_status forward(const cadre_layer_call *call, cadre_matrix y)
 {
-    for (int64_t r = 0; r < y.rows; r++) {
-        forward_row[cadre_isa_in_use()](cadre_matrix_row(y, r),
-            cadre_matrix_view_row(call->x, r), y.columns);
-    }
-    return CADRE_OK;
+    return cadre_layer_rows(call, forward_row[cadre_isa_in_use()], y);
 }
 
 static cadre_status input_gradient(
     const cadre_layer_call *call, cadre_matrix dx)
 {
-    for (int64_t r = 0; r < dx.rows; r++) {
-        backward_row[cadre_isa_in_use()](cadre_matrix_row(dx, r),
-            cadre_matrix_view_row(call->x, r),
-            cadre_matrix_view_row(call->dy, r), dx.columns);
-    }
-    return CADRE_OK;
+    return cadre_layer_rows_back(call, backward_row[cadre_isa_in_use()], dx);
 }
 
 const cadre_layer_ops cadre_gelu = {
     .kind = "gelu",
-    .plan = plan_gelu,
+    .plan = cadre_layer_plan_same,
     .forward = forward,
     .input_gradient = input_gradient,
 };

@@ -154,6 +154,41 @@ cadre_status cadre_layer_split_heads(
     return CADRE_OK;
 }
 
+int64_t cadre_layer_plain_block(const cadre_layer *layer, cadre_shape in)
+{
+    (void)layer;
+    (void)in;
+    return 1;
+}
+
+cadre_status cadre_layer_plan_same(
+    const cadre_layer *layer, cadre_layer_plan *plan)
+{
+    (void)layer;
+    plan->out = plan->in;
+    return CADRE_OK;
+}
+
+cadre_status cadre_layer_rows(
+    const cadre_layer_call *call, cadre_row_forward row, cadre_matrix y)
+{
+    for (int64_t n = 0; n < y.rows; n++) {
+        row(cadre_matrix_row(y, n), cadre_matrix_view_row(call->x, n),
+            y.columns);
+    }
+    return CADRE_OK;
+}
+
+cadre_status cadre_layer_rows_back(
+    const cadre_layer_call *call, cadre_row_backward row, cadre_matrix dx)
+{
+    for (int64_t n = 0; n < dx.rows; n++) {
+        row(cadre_matrix_row(dx, n), cadre_matrix_view_row(call->x, n),
+            cadre_matrix_view_row(call->dy, n), call->dy.columns);
+    }
+    return CADRE_OK;
+}
+
 cadre_status cadre_layer_state_create(const cadre_layer_plan *plan,
     size_t head_bytes, size_t n_items, size_t item_bytes,
     cadre_layer_state **out)

@@ -106,10 +106,19 @@ enum {
     CADRE_TAKES_NO_BIAS = 512,
 };
 
+/** What a kind works on. */
+typedef enum cadre_layer_matter {
+    CADRE_ON_ANY = 0,
+    CADRE_ON_ROWS,   // of elements: no images
+    CADRE_ON_IMAGES, // no text
+    CADRE_ON_TEXT,
+} cadre_layer_matter;
+
 struct cadre_layer_ops {
     const char *kind;
     unsigned takes;
-    int n_params; // at most
+    cadre_layer_matter on;
+    int n_params; // at most; who has some needs a name, or is tied
 
     // y may be x, and dx may be dy: the layer needs no memory of its own, and
     // its dx is computed from y and dy alone.
@@ -134,7 +143,7 @@ struct cadre_layer_ops {
     bool masks_gradient;
 
     /** (optional) The block that x must have; NULL: any. */
-    int64_t (*input_block)(cadre_shape in);
+    int64_t (*input_block)(const cadre_layer *layer, cadre_shape in);
 
     /**
      * Checks what the user wrote and sets plan->out, scratch if it is not 0,
@@ -222,6 +231,26 @@ cadre_status cadre_layer_slide(cadre_layer_plan *plan);
  */
 cadre_status cadre_layer_split_heads(
     const cadre_layer *layer, cadre_layer_plan *plan);
+
+/** 1: of kinds that want images plain. */
+int64_t cadre_layer_plain_block(const cadre_layer *layer, cadre_shape in);
+
+/** Plans a layer whose output has its input's shape. */
+cadre_status cadre_layer_plan_same(
+    const cadre_layer *layer, cadre_layer_plan *plan);
+
+/** What a kind does to a row: y from x; n floats of y. */
+typedef void (*cadre_row_forward)(float *y, const float *x, int64_t n);
+
+/** dx of such a row from x and dy; n floats of dy. */
+typedef void (*cadre_row_backward)(
+    float *dx, const float *x, const float *dy, int64_t n);
+
+/** Does it to each row in turn. */
+cadre_status cadre_layer_rows(
+    const cadre_layer_call *call, cadre_row_forward row, cadre_matrix y);
+cadre_status cadre_layer_rows_back(
+    const cadre_layer_call *call, cadre_row_backward row, cadre_matrix dx);
 
 /** Channels of a head, of channels that hold q, k and v. */
 static inline int64_t cadre_layer_head_channels(

@@ -8,7 +8,6 @@
 // Memory:  a state keeps mean and r of each row for backward.
 // Threads: one at a time per state.
 
-#include "base/fail.h"
 #include "nn/lanes.h"
 #include "nn/layer.h"
 #include "nn/row_add.h"
@@ -36,14 +35,6 @@ static moments *rows_of(cadre_layer_state *state)
 static cadre_status plan_norm(const cadre_layer *layer, cadre_layer_plan *plan)
 {
     (void)layer;
-    if (plan->name[0] == '\0') {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "layer_norm needs a name for its parameters");
-    }
-    if (plan->in.block != 1 || plan->in.height * plan->in.width != 1) {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "layer_norm works on rows of elements, and these are images");
-    }
     plan->out = plan->in;
     plan->scratch = (size_t)cadre_matrix_stride(plan->in.channels);
     return CADRE_OK;
@@ -168,6 +159,7 @@ static cadre_status input_gradient(
 
 const cadre_layer_ops cadre_layer_norm = {
     .kind = "layer_norm",
+    .on = CADRE_ON_ROWS,
     .n_params = N_PARAMS,
     .scratch_is_late = true,
     .plan = plan_norm,

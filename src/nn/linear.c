@@ -36,12 +36,6 @@ static int64_t inputs(const cadre_layer_plan *plan)
     return cadre_shape_elements(plan->in);
 }
 
-static int64_t plain_block(cadre_shape in)
-{
-    (void)in;
-    return 1;
-}
-
 static void set_output(cadre_layer_plan *plan, int64_t width)
 {
     int64_t in = inputs(plan);
@@ -55,10 +49,6 @@ static cadre_status plan_linear(
     const cadre_layer *layer, cadre_layer_plan *plan)
 {
     enum { WIDEST = 1 << 24 }; // so that products of two fit any size type
-    if (plan->name[0] == '\0') {
-        return cadre_fail(
-            CADRE_ERR_INVALID_ARG, "linear needs a name for its parameters");
-    }
     int64_t in = inputs(plan);
     if (layer->width < 1 || layer->width > WIDEST || in > WIDEST) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
@@ -251,7 +241,7 @@ const cadre_layer_ops cadre_linear = {
     .takes = CADRE_TAKES_WIDTH | CADRE_TAKES_DEVIATION | CADRE_TAKES_NO_BIAS,
     .n_params = N_PARAMS,
     .scratch_is_late = true,
-    .input_block = plain_block,
+    .input_block = cadre_layer_plain_block,
     .plan = plan_linear,
     .param = describe,
     .prepare = prepare,
@@ -266,7 +256,7 @@ const cadre_layer_ops cadre_unembedding = {
     .takes = CADRE_TAKES_TIED,
     .n_params = 1,
     .scratch_is_late = true,
-    .input_block = plain_block,
+    .input_block = cadre_layer_plain_block,
     .plan = plan_unembedding,
     .prepare = prepare,
     .release = release,

@@ -13,7 +13,6 @@
 //          one sample; computed again in backward.
 // Threads: any.
 
-#include "base/fail.h"
 #include "kernel/vector.h"
 #include "nn/layer.h"
 #include <math.h>
@@ -23,19 +22,9 @@ enum { SIDE = 2 }; // neighbours on each side
 static const float alpha = 1e-4f;
 static const float beta = 0.75f;
 
-static int64_t plain(cadre_shape in)
-{
-    (void)in;
-    return 1;
-}
-
 static cadre_status plan_norm(const cadre_layer *layer, cadre_layer_plan *plan)
 {
     (void)layer;
-    if (plan->in.tokens > 0) {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "local_response_norm works on images, and this is text");
-    }
     plan->out = plan->in;
     plan->scratch = 2 * (size_t)cadre_shape_columns(plan->in);
     return CADRE_OK;
@@ -157,7 +146,8 @@ static cadre_status input_gradient(
 
 const cadre_layer_ops cadre_local_response_norm = {
     .kind = "local_response_norm",
-    .input_block = plain,
+    .on = CADRE_ON_IMAGES,
+    .input_block = cadre_layer_plain_block,
     .plan = plan_norm,
     .forward = forward,
     .input_gradient = input_gradient,

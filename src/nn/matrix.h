@@ -9,6 +9,7 @@
 #define CADRE_NN_MATRIX_H
 
 #include <stdint.h>
+#include <string.h>
 
 typedef struct cadre_matrix {
     float *data;
@@ -39,6 +40,15 @@ static inline const float *cadre_matrix_view_row(
     cadre_matrix_view m, int64_t row)
 {
     return m.data + row * m.stride;
+}
+
+/** Copies the rows; nothing if the two share their memory. */
+static inline void cadre_matrix_copy(cadre_matrix_view from, cadre_matrix to)
+{
+    for (int64_t n = 0; n < to.rows && from.data != to.data; n++) {
+        memcpy(cadre_matrix_row(to, n), cadre_matrix_view_row(from, n),
+            (size_t)to.columns * sizeof(*to.data));
+    }
 }
 
 /**

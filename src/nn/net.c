@@ -77,13 +77,13 @@ static int added_by(const cadre_net *net)
 }
 
 // The block that a layer in this place wants its input in.
-static int64_t wanted_block(
-    const cadre_net *net, const cadre_layer_ops *ops, cadre_shape in)
+static int64_t wanted_block(const cadre_net *net, const cadre_layer *layer,
+    const cadre_layer_ops *ops, cadre_shape in)
 {
     if (ops == &cadre_add && added_by(net) >= 0) {
         return net->layers[added_by(net)].out.block;
     }
-    return ops->input_block == NULL ? in.block : ops->input_block(in);
+    return ops->input_block == NULL ? in.block : ops->input_block(layer, in);
 }
 
 // An "add" closes the "residual" before it; there is one open at a time, and it
@@ -148,17 +148,41 @@ static cadre_status tie(
         "unembedding: tied has to name an embedding before it");
 }
 
+static cadre_status check_input(const cadre_layer_ops *ops, cadre_shape in)
+{
+    bool row = in.block == 1 && in.height * in.width == 1;
+    if (ops->on == CADRE_ON_ROWS && !row) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "%s works on rows of elements, and these are images", ops->kind);
+    }
+    if (ops->on == CADRE_ON_IMAGES && in.tokens > 0) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "%s works on images, and this is text", ops->kind);
+    }
+    if (ops->on == CADRE_ON_TEXT && in.tokens == 0) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "%s works on text, and this is none", ops->kind);
+    }
+    return CADRE_OK;
+}
+
+static cadre_status check_name(const cadre_layer_plan *plan)
+{
+    bool owns = plan->n_params > 0 && plan->tied == NULL;
+    return !owns || plan->name[0] != '\0'
+               ? CADRE_OK
+               : cadre_fail(CADRE_ERR_INVALID_ARG,
+                     "%s needs a name for its parameters", plan->ops->kind);
+}
+
 static cadre_status plan_layer(
     cadre_net *net, int number, const cadre_layer *layer)
 {
     const cadre_layer_ops *ops;
     CADRE_TRY(cadre_layer_find(layer, &ops));
     cadre_shape in = shape_so_far(net);
-    if (in.tokens > 0 && (ops->takes & CADRE_TAKES_WINDOW) != 0) {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "%s works on images, and this is text", ops->kind);
-    }
-    int64_t block = wanted_block(net, ops, in);
+    CADRE_TRY(check_input(ops, in));
+    int64_t block = wanted_block(net, layer, ops, in);
     if (block != in.block) {
         put_relayout(net, block);
     }
@@ -174,6 +198,7 @@ static cadre_status plan_layer(
     if (ops == &cadre_unembedding) {
         CADRE_TRY(tie(net, layer, plan));
     }
+    CADRE_TRY(check_name(plan));
     CADRE_TRY(ops->plan(layer, plan));
     merge_relu(net, plan);
 

@@ -36,10 +36,6 @@ static cadre_status plan_global(
     const cadre_layer *layer, cadre_layer_plan *plan)
 {
     (void)layer;
-    if (plan->in.tokens > 0) {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "global_avgpool2d works on images, and this is text");
-    }
     plan->kernel =
         plan->in.height > plan->in.width ? plan->in.height : plan->in.width;
     plan->stride = plan->kernel;
@@ -292,6 +288,7 @@ static cadre_status mean_gradient(const cadre_layer_call *call, cadre_matrix dx)
 const cadre_layer_ops cadre_maxpool2d = {
     .kind = "maxpool2d",
     .takes = CADRE_TAKES_WINDOW,
+    .on = CADRE_ON_IMAGES,
     .keeps_output = true,
     .plan = plan_pool,
     .forward = max_forward,
@@ -301,6 +298,7 @@ const cadre_layer_ops cadre_maxpool2d = {
 const cadre_layer_ops cadre_avgpool2d = {
     .kind = "avgpool2d",
     .takes = CADRE_TAKES_WINDOW,
+    .on = CADRE_ON_IMAGES,
     .forgets_input = true,
     .plan = plan_pool,
     .forward = mean_forward,
@@ -309,6 +307,7 @@ const cadre_layer_ops cadre_avgpool2d = {
 
 const cadre_layer_ops cadre_global_avgpool2d = {
     .kind = "global_avgpool2d",
+    .on = CADRE_ON_IMAGES,
     .forgets_input = true,
     .plan = plan_global,
     .forward = mean_forward,

@@ -6,13 +6,6 @@
 #include "nn/layer.h"
 #include <string.h>
 
-static cadre_status plan_relu(const cadre_layer *layer, cadre_layer_plan *plan)
-{
-    (void)layer;
-    plan->out = plan->in;
-    return CADRE_OK;
-}
-
 // The loops work in place, since the compiler cannot know that two rows are
 // either the same or do not overlap, and would not vectorise.
 static float *copied(float *to, const float *from, int64_t count)
@@ -64,7 +57,7 @@ const cadre_layer_ops cadre_relu = {
     .kind = "relu",
     .in_place = true,
     .keeps_output = true,
-    .plan = plan_relu,
+    .plan = cadre_layer_plan_same,
     .forward = forward,
     .input_gradient = input_gradient,
 };

@@ -13,32 +13,16 @@
 #include "kernel/vector.h"
 #include "nn/layer.h"
 #include "nn/row_add.h"
-#include <string.h>
-
-static cadre_status plan_same(const cadre_layer *layer, cadre_layer_plan *plan)
-{
-    (void)layer;
-    plan->out = plan->in;
-    return CADRE_OK;
-}
-
-static void copy(cadre_matrix_view from, cadre_matrix to)
-{
-    for (int64_t n = 0; n < to.rows && from.data != to.data; n++) {
-        memcpy(cadre_matrix_row(to, n), cadre_matrix_view_row(from, n),
-            (size_t)to.columns * sizeof(*to.data));
-    }
-}
 
 static cadre_status pass_on(const cadre_layer_call *call, cadre_matrix y)
 {
-    copy(call->x, y);
+    cadre_matrix_copy(call->x, y);
     return CADRE_OK;
 }
 
 static cadre_status join_gradient(const cadre_layer_call *call, cadre_matrix dx)
 {
-    copy(call->dy, dx);
+    cadre_matrix_copy(call->dy, dx);
     for (int64_t n = 0; n < dx.rows; n++) {
         cadre_row_add(cadre_matrix_row(dx, n),
             cadre_matrix_view_row(cadre_matrix_read(call->past), n),
@@ -62,7 +46,7 @@ CADRE_VECTOR(add_relu,
 static cadre_status join(const cadre_layer_call *call, cadre_matrix y)
 {
     const cadre_matrix_view past = cadre_matrix_read(call->past);
-    copy(call->x, y);
+    cadre_matrix_copy(call->x, y);
     for (int64_t n = 0; n < y.rows; n++) {
         float *to = cadre_matrix_row(y, n);
         const float *from = cadre_matrix_view_row(past, n);
@@ -88,12 +72,12 @@ CADRE_VECTOR(
 
 static cadre_status fork_gradient(const cadre_layer_call *call, cadre_matrix dx)
 {
-    copy(call->dy, dx);
+    cadre_matrix_copy(call->dy, dx);
     for (int64_t n = 0; n < dx.rows && call->plan->then_relu; n++) {
         mask[cadre_isa_in_use()](cadre_matrix_row(dx, n),
             cadre_matrix_view_row(call->y, n), dx.columns);
     }
-    copy(cadre_matrix_read(dx), call->past);
+    cadre_matrix_copy(cadre_matrix_read(dx), call->past);
     return CADRE_OK;
 }
 
@@ -120,7 +104,7 @@ const cadre_layer_ops cadre_residual = {
     .in_place = true,
     .keeps_output = true,
     .passes_on = true,
-    .plan = plan_same,
+    .plan = cadre_layer_plan_same,
     .forward = pass_on,
     .input_gradient = join_gradient,
 };
@@ -139,7 +123,7 @@ const cadre_layer_ops cadre_add = {
     .in_place = true,
     .takes_relu = true,
     .masks_gradient = true,
-    .plan = plan_same,
+    .plan = cadre_layer_plan_same,
     .forward = join,
     .input_gradient = fork_gradient,
 };

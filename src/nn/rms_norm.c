@@ -7,7 +7,6 @@
 // Memory:  a state keeps r of each row for backward.
 // Threads: one at a time per state.
 
-#include "base/fail.h"
 #include "nn/lanes.h"
 #include "nn/layer.h"
 #include <math.h>
@@ -22,21 +21,6 @@ typedef struct norm_state {
 static float *rows_of(cadre_layer_state *state)
 {
     return ((norm_state *)state)->r;
-}
-
-static cadre_status plan_norm(const cadre_layer *layer, cadre_layer_plan *plan)
-{
-    (void)layer;
-    if (plan->name[0] == '\0') {
-        return cadre_fail(
-            CADRE_ERR_INVALID_ARG, "rms_norm needs a name for its parameter");
-    }
-    if (plan->in.block != 1 || plan->in.height * plan->in.width != 1) {
-        return cadre_fail(CADRE_ERR_INVALID_ARG,
-            "rms_norm works on rows of elements, and these are images");
-    }
-    plan->out = plan->in;
-    return CADRE_OK;
 }
 
 static void describe(
@@ -143,8 +127,9 @@ static cadre_status input_gradient(
 
 const cadre_layer_ops cadre_rms_norm = {
     .kind = "rms_norm",
+    .on = CADRE_ON_ROWS,
     .n_params = 1,
-    .plan = plan_norm,
+    .plan = cadre_layer_plan_same,
     .param = describe,
     .prepare = prepare,
     .release = cadre_layer_state_destroy,

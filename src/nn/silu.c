@@ -11,23 +11,16 @@
 #include "nn/exp.h"
 #include "nn/layer.h"
 
-static cadre_status plan_silu(const cadre_layer *layer, cadre_layer_plan *plan)
-{
-    (void)layer;
-    plan->out = plan->in;
-    return CADRE_OK;
-}
-
 static cadre_status plan_swiglu(
     const cadre_layer *layer, cadre_layer_plan *plan)
 {
     (void)layer;
     const cadre_shape in = plan->in;
-    if (in.block != 1 || in.height * in.width != 1 || in.channels % 2 != 0) {
+    if (in.channels % 2 != 0) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "swiglu works on rows of two halves alike, and these have %lld "
             "elements",
-            (long long)cadre_shape_elements(in));
+            (long long)in.channels);
     }
     plan->out = in;
     plan->out.channels = in.channels / 2;
@@ -96,52 +89,37 @@ CADRE_VECTOR(swiglu_gradient_row,
 
 static cadre_status silu_forward(const cadre_layer_call *call, cadre_matrix y)
 {
-    for (int64_t r = 0; r < y.rows; r++) {
-        silu_row[cadre_isa_in_use()](cadre_matrix_row(y, r),
-            cadre_matrix_view_row(call->x, r), y.columns);
-    }
-    return CADRE_OK;
+    return cadre_layer_rows(call, silu_row[cadre_isa_in_use()], y);
 }
 
 static cadre_status silu_gradient(const cadre_layer_call *call, cadre_matrix dx)
 {
-    for (int64_t r = 0; r < dx.rows; r++) {
-        silu_gradient_row[cadre_isa_in_use()](cadre_matrix_row(dx, r),
-            cadre_matrix_view_row(call->x, r),
-            cadre_matrix_view_row(call->dy, r), dx.columns);
-    }
-    return CADRE_OK;
+    return cadre_layer_rows_back(
+        call, silu_gradient_row[cadre_isa_in_use()], dx);
 }
 
 static cadre_status swiglu_forward(const cadre_layer_call *call, cadre_matrix y)
 {
-    for (int64_t r = 0; r < y.rows; r++) {
-        swiglu_row[cadre_isa_in_use()](cadre_matrix_row(y, r),
-            cadre_matrix_view_row(call->x, r), y.columns);
-    }
-    return CADRE_OK;
+    return cadre_layer_rows(call, swiglu_row[cadre_isa_in_use()], y);
 }
 
 static cadre_status swiglu_gradient(
     const cadre_layer_call *call, cadre_matrix dx)
 {
-    for (int64_t r = 0; r < dx.rows; r++) {
-        swiglu_gradient_row[cadre_isa_in_use()](cadre_matrix_row(dx, r),
-            cadre_matrix_view_row(call->x, r),
-            cadre_matrix_view_row(call->dy, r), call->dy.columns);
-    }
-    return CADRE_OK;
+    return cadre_layer_rows_back(
+        call, swiglu_gradient_row[cadre_isa_in_use()], dx);
 }
 
 const cadre_layer_ops cadre_silu = {
     .kind = "silu",
-    .plan = plan_silu,
+    .plan = cadre_layer_plan_same,
     .forward = silu_forward,
     .input_gradient = silu_gradient,
 };
 
 const cadre_layer_ops cadre_swiglu = {
     .kind = "swiglu",
+    .on = CADRE_ON_ROWS,
     .plan = plan_swiglu,
     .forward = swiglu_forward,
     .input_gradient = swiglu_gradient,

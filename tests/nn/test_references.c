@@ -274,12 +274,12 @@ static void check_images_in(const reference *r, int64_t block)
 
 static void check_images(const reference *r)
 {
-    const cadre_layer kind = {.kind = r->kind};
+    const cadre_layer kind = {.kind = r->kind, .kernel = r->kernel};
     const cadre_layer_ops *ops;
     CHECK_OK(cadre_layer_find(&kind, &ops));
     if (ops->input_block != NULL) {
         cadre_shape in = {r->i, r->height, r->width, 1, 0};
-        check_images_in(r, ops->input_block(in));
+        check_images_in(r, ops->input_block(&kind, in));
         return;
     }
     static const int64_t blocks[] = {1, 8, 16};

@@ -412,6 +412,10 @@ static void refuses_what_makes_no_sense(void **state)
              .kernel = 3,
              .dilation = -1},
             "dilation -1 makes no sense"},
+        {{.kind = "layer_norm", .name = "a"},
+            "layer_norm works on rows of elements, and these are images"},
+        {{.kind = "swiglu"}, "swiglu works on rows"},
+        {{.kind = "positions", .name = "a"}, "positions works on text"},
         {{.kind = "local_response_norm", .kernel = 5},
             "local_response_norm has no kernel"},
     };
