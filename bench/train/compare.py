@@ -4,6 +4,7 @@
 
     bench/train/compare.py [--rows mlp-128,gpt] [--rounds 2] [--seconds 2]
                            [--cadre build/release/bin/cadre] [--openmp-blas FILE]
+    bench/train/compare.py --losses 200 [--rows mlp-128,gpt]
 
 Contestants of a row take turns, A B C A B C ..., each for some steps that take
 about --seconds; a round's number is the median step, and the table shows the
@@ -16,7 +17,8 @@ on the same data. PyTorch's processes stay, asleep, from turn to turn.
 
 Both make the first steps from the same weights on the same batches too, and
 their losses stand in the table. A product of matrices, timed in between, says
-what the cores can do. The tables go to standard output and to
+what the cores can do. With --losses nothing is timed: both make so many steps, and
+what they lost in the last 21 is compared. The tables go to standard output and to
 build/train/table.md. Cells that lose are bold. Needs Debian's python3-torch,
 libopenblas0-pthread, bible-kjv and dataset-fashion-mnist.
 """
@@ -37,10 +39,11 @@ from rows import ROWS, operations
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = HERE.parent.parent / "build" / "train"
 OPENMP_BLAS = "/usr/lib/x86_64-linux-gnu/openblas-openmp/libopenblas.so.0"
-LIMIT_S = 120
+LIMIT_S = 900
 WARM_UP = 5           # steps that Cadre's summary leaves out
 COMPARED = 5          # losses
 LEAST = 1.05          # Cadre's best over PyTorch's best
+MOST_APART = 0.01     # means of losses
 MB = 1e6
 
 PROBE = r"""
@@ -193,8 +196,8 @@ def probe(args):
     return sum(float(p.communicate(timeout=LIMIT_S)[0]) for p in both)
 
 
-def same_losses(args, name):
-    """The largest relative difference of the first losses."""
+def losses_of(args, name, n_steps):
+    """Of Cadre and of PyTorch, from the same weights on the same batches."""
     row = ROWS[name]
     # Statistics of batch norm are a leaf's, so there is one.
     cadre = Cadre(args, row, "", leaves=1)
@@ -203,17 +206,35 @@ def same_losses(args, name):
             "optim.weight_decay=0.01"]
     sets = [word for key in keys for word in ("--set", key)]
     _, _, start = cadre.run(1, *sets, "--set", "optim.lr=0")
-    _, lines, _ = cadre.run(COMPARED, *sets, "--set", "optim.lr=0.001")
-    ours = [line["loss"] for line in lines if "loss" in line][:COMPARED]
+    _, lines, _ = cadre.run(n_steps, *sets, "--set", "optim.lr=0.001")
+    ours = [line["loss"] for line in lines if "loss" in line][:n_steps]
     with tempfile.NamedTemporaryFile() as weights:
         weights.write(start)
         weights.flush()
         torch = Torch(args, name, "losses", "--weights", weights.name, threads=2)
         try:
-            theirs = torch.ask(f"losses {COMPARED}")[0]["losses"]
+            theirs = torch.ask(f"losses {n_steps}")[0]["losses"]
         finally:
             torch.close()
-    return max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True))
+    return ours, theirs
+
+
+def same_losses(args, name):
+    """The largest relative difference of the first losses."""
+    return max(abs(a - b) / b for a, b in zip(
+        *losses_of(args, name, COMPARED), strict=True))
+
+
+def late_losses(args):
+    """A line per row: means of the last losses."""
+    print("| loss, mean of the last 21 steps | Cadre | PyTorch | apart |\n"
+          "|---|---|---|---|")
+    for name in args.rows.split(","):
+        ours, theirs = (statistics.fmean(losses[-21:])
+                        for losses in losses_of(args, name, args.losses))
+        apart = abs(ours - theirs) / theirs
+        print(f"| {ROWS[name].title} | {ours:.6f} | {theirs:.6f} | "
+              f"{bold(f'{apart * 100:.3f} %', apart > MOST_APART)} |", flush=True)
 
 
 def steps_for(args, contestant):
@@ -314,7 +335,11 @@ def main():
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--seconds", type=float, default=2.0)
     p.add_argument("--openmp-blas", default=OPENMP_BLAS)
+    p.add_argument("--losses", type=int, metavar="STEPS")
     args = p.parse_args()
+    if args.losses:
+        late_losses(args)
+        return
 
     recipes = known_recipes(args)
     times, parts = "", ""

@@ -18,8 +18,8 @@ def philox(seed, stream, a, b):
     return c[0]
 
 
-def sample_at(position, n, seed=1):
-    """The sample at a position of the first epoch (src/data/deal.c)."""
+def sample_at(position, n, seed=1, epoch=0):
+    """The sample at a position of an epoch (src/data/deal.c)."""
     bits = 0
     while 1 << (2 * bits) < n:
         bits += 1
@@ -27,8 +27,16 @@ def sample_at(position, n, seed=1):
     while True:
         left, right = position >> bits, position & mask
         for step in range(6):
-            mixed = left ^ (philox(seed, ORDER, 0, step << 32 | right) & mask)
+            mixed = left ^ (philox(seed, ORDER, epoch, step << 32 | right) & mask)
             left, right = right, mixed
         position = left << bits | right
         if position < n:
             return position
+
+
+def batch(step, size, n):
+    """The samples of a step, from 0; the last batch of an epoch may be short."""
+    steps = -(-n // size)
+    first = step % steps * size
+    return [sample_at(p, n, epoch=step // steps)
+            for p in range(first, min(first + size, n))]

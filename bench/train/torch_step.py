@@ -261,8 +261,7 @@ class Trainer:
         spent = dict.fromkeys(PARTS, 0.0)
         found = []
         for step in range(n):
-            index = [order.sample_at(step * self.row.batch + i, self.data.n)
-                     for i in range(self.row.batch)]
+            index = order.batch(step, self.row.batch, self.data.n)
             found.append(self.step(index, spent)[0].item())
         return {"losses": found}
 
