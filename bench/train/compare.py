@@ -4,7 +4,7 @@
 
     bench/train/compare.py [--rows mlp-128,gpt] [--rounds 2] [--seconds 2]
                            [--cadre build/release/bin/cadre] [--openmp-blas FILE]
-    bench/train/compare.py --losses 200 [--rows mlp-128,gpt]
+    bench/train/compare.py --losses 200 [--runs 1] [--rows mlp-128,gpt]
 
 Contestants of a row take turns, A B C A B C ..., each for some steps that take
 about --seconds; a round's number is the median step, and the table shows the
@@ -18,8 +18,9 @@ on the same data. PyTorch's processes stay, asleep, from turn to turn.
 Both make the first steps from the same weights on the same batches too, and
 their losses stand in the table. A product of matrices, timed in between, says
 what the cores can do. With --losses nothing is timed: both make so many steps, and
-what they lost in the last 21 is compared. The tables go to standard output and to
-build/train/table.md. Cells that lose are bold. Needs Debian's python3-torch,
+what they lost in the last 21 is compared; the runs, if there are more, have rates
+a 1e-7th apart, since a net with batch norm turns such a difference into percents.
+The tables go to standard output and to build/train/table.md. Cells that lose are bold. Needs Debian's python3-torch,
 libopenblas0-pthread, bible-kjv and dataset-fashion-mnist.
 """
 import argparse
@@ -196,8 +197,9 @@ def probe(args):
     return sum(float(p.communicate(timeout=LIMIT_S)[0]) for p in both)
 
 
-def losses_of(args, name, n_steps):
-    """Of Cadre and of PyTorch, from the same weights on the same batches."""
+def losses_of(args, name, n_steps, rates=(1e-3,)):
+    """Of Cadre and of PyTorch, from the same weights on the same batches: those
+    of a run at each of the rates."""
     row = ROWS[name]
     # Statistics of batch norm are a leaf's, so there is one.
     cadre = Cadre(args, row, "", leaves=1)
@@ -206,14 +208,17 @@ def losses_of(args, name, n_steps):
             "optim.weight_decay=0.01"]
     sets = [word for key in keys for word in ("--set", key)]
     _, _, start = cadre.run(1, *sets, "--set", "optim.lr=0")
-    _, lines, _ = cadre.run(n_steps, *sets, "--set", "optim.lr=0.001")
-    ours = [line["loss"] for line in lines if "loss" in line][:n_steps]
+    ours = []
+    for rate in rates:
+        _, lines, _ = cadre.run(n_steps, *sets, "--set", f"optim.lr={rate!r}")
+        ours.append([line["loss"] for line in lines if "loss" in line][:n_steps])
     with tempfile.NamedTemporaryFile() as weights:
         weights.write(start)
         weights.flush()
         torch = Torch(args, name, "losses", "--weights", weights.name, threads=2)
         try:
-            theirs = torch.ask(f"losses {n_steps}")[0]["losses"]
+            theirs = [torch.ask(f"losses {n_steps} {rate!r}")[0]["losses"]
+                      for rate in rates]
         finally:
             torch.close()
     return ours, theirs
@@ -221,20 +226,24 @@ def losses_of(args, name, n_steps):
 
 def same_losses(args, name):
     """The largest relative difference of the first losses."""
-    return max(abs(a - b) / b for a, b in zip(
-        *losses_of(args, name, COMPARED), strict=True))
+    (ours,), (theirs,) = losses_of(args, name, COMPARED)
+    return max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True))
 
 
 def late_losses(args):
-    """A line per row: means of the last losses."""
-    print("| loss, mean of the last 21 steps | Cadre | PyTorch | apart |\n"
-          "|---|---|---|---|")
+    """A line per row: means of the last losses, and the range of runs."""
+    print("| loss, mean of the last 21 steps | Cadre | runs | PyTorch | runs "
+          "| apart |\n|---|---|---|---|---|---|")
+    rates = [1e-3 * (1 + run * 1e-7) for run in range(args.runs)]
     for name in args.rows.split(","):
-        ours, theirs = (statistics.fmean(losses[-21:])
-                        for losses in losses_of(args, name, args.losses))
-        apart = abs(ours - theirs) / theirs
-        print(f"| {ROWS[name].title} | {ours:.6f} | {theirs:.6f} | "
-              f"{bold(f'{apart * 100:.3f} %', apart > MOST_APART)} |", flush=True)
+        cells, means = [], []
+        for runs in losses_of(args, name, args.losses, rates):
+            ends = [statistics.fmean(losses[-21:]) for losses in runs]
+            means.append(statistics.fmean(ends))
+            cells += [f"{means[-1]:.6f}", f"{min(ends):.4f} to {max(ends):.4f}"]
+        apart = abs(means[0] - means[1]) / means[1]
+        cells.append(bold(f"{apart * 100:.3f} %", apart > MOST_APART))
+        print(f"| {ROWS[name].title} | {' | '.join(cells)} |", flush=True)
 
 
 def steps_for(args, contestant):
@@ -336,6 +345,7 @@ def main():
     p.add_argument("--seconds", type=float, default=2.0)
     p.add_argument("--openmp-blas", default=OPENMP_BLAS)
     p.add_argument("--losses", type=int, metavar="STEPS")
+    p.add_argument("--runs", type=int, default=1, help="of --losses")
     args = p.parse_args()
     if args.losses:
         late_losses(args)

@@ -7,9 +7,9 @@
 
 Reads a line from standard input, does it, answers with a line of JSON:
 
-    steps N    makes N steps: median ms, ms of each part, peak memory
-    losses N   makes N steps from the weights in FILE, as Cadre names them, on
-               the batches that Cadre takes: their losses
+    steps N         makes N steps: median ms, ms of each part, peak memory
+    losses N RATE   makes N steps at the rate from the weights in FILE, as Cadre
+                    names them, on the batches that Cadre takes: their losses
 
 It ends with its input.  Settings are those of compare.py.
 """
@@ -204,9 +204,9 @@ class Trainer:
         self.data = Text(row.sizes[3]) if row.kind == "gpt" else Images()
         self.generator = torch.Generator().manual_seed(1)
         self.order, self.at = None, self.data.n
-        self.reset()
+        self.reset(1e-3)
 
-    def reset(self):
+    def reset(self, rate):
         torch.manual_seed(1)
         self.model = build(self.row)
         if self.args.weights:
@@ -218,7 +218,7 @@ class Trainer:
             self.net = nn.parallel.DistributedDataParallel(
                 self.model, gradient_as_bucket_view=True)
         self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=1e-3, weight_decay=1e-2)
+            self.model.parameters(), lr=rate, weight_decay=1e-2)
 
     def shuffled(self):
         """This rank's samples of the next batch; all ranks shuffle alike."""
@@ -256,8 +256,8 @@ class Trainer:
                 resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         }
 
-    def losses(self, n):
-        self.reset()
+    def losses(self, n, rate):
+        self.reset(float(rate))
         spent = dict.fromkeys(PARTS, 0.0)
         found = []
         for step in range(n):
@@ -289,8 +289,9 @@ def main():
     verbs = {"steps": trainer.steps, "losses": trainer.losses}
     with contextlib.suppress(KeyboardInterrupt):
         for line in sys.stdin:
-            verb, n = line.split()
-            print(json.dumps(verbs[verb](int(n))), file=answers, flush=True)
+            verb, n, *rest = line.split()
+            print(json.dumps(verbs[verb](int(n), *rest)), file=answers,
+                  flush=True)
     answers.flush()
     os._exit(0)  # gloo's threads may wait for a rank that has gone
 
