@@ -4,7 +4,8 @@
 
     bench/train/compare.py [--rows mlp-128,gpt] [--rounds 2] [--seconds 2]
                            [--cadre build/release/bin/cadre] [--openmp-blas FILE]
-    bench/train/compare.py --losses 200 [--runs 1] [--rows mlp-128,gpt]
+                           [--bf16]
+    bench/train/compare.py --losses 200 [--runs 1] [--rows mlp-128,gpt] [--bf16]
 
 Contestants of a row take turns, A B C A B C ..., each for some steps that take
 about --seconds; a round's number is the median step, and the table shows the
@@ -13,7 +14,8 @@ two leaves in all. PyTorch: one process with 1 and with 2 threads, the latter
 also with OpenBLAS built for OpenMP if it is there (libopenblas0-openmp), and
 DistributedDataParallel over gloo with two processes of one thread, for
 convolutions with images as they are and channels-last. All train f32 with AdamW
-on the same data. PyTorch's processes stay, asleep, from turn to turn.
+on the same data; with --bf16 Cadre has train.precision=bf16, and PyTorch
+autocast. PyTorch's processes stay, asleep, from turn to turn.
 
 Both make the first steps from the same weights on the same batches too, and
 their losses stand in the table. A product of matrices, timed in between, says
@@ -44,13 +46,13 @@ LIMIT_S = 900
 WARM_UP = 5           # steps that Cadre's summary leaves out
 COMPARED = 5          # losses
 LEAST = 1.05          # Cadre's best over PyTorch's best
-MOST_APART = 0.01     # means of losses
+MOST_APART = {"f32": 0.01, "bf16": 0.02}  # means of losses
 MB = 1e6
 
 PROBE = r"""
 import time, torch
 torch.set_num_threads(1)
-a, b = torch.rand(1024, 1024), torch.rand(1024, 1024)
+a, b = torch.rand(2, 1024, 1024, dtype=torch.DTYPE)
 end = time.perf_counter() + 1
 best = 9
 while time.perf_counter() < end:
@@ -75,6 +77,7 @@ class Cadre:
     def command(self, folder, *arguments):
         keys = [f"train.global_batch={self.row.batch}",
                 f"parallel.leaves={self.leaves}",
+                f"train.precision={self.args.precision}",
                 *self.row.keys]
         sets = [word for key in keys for word in ("--set", key)]
         return [self.args.cadre, "train", self.row.recipe, "--threads", "1",
@@ -95,6 +98,9 @@ class Cadre:
             finally:
                 process.kill()
             lines = (out / "metrics.jsonl").read_text().splitlines()
+            if json.loads(text)["precision"] != self.args.precision:
+                raise SystemExit(f"Cadre does not compute in "
+                                 f"{self.args.precision} on this processor")
             return json.loads(text), [json.loads(line) for line in lines], (
                 (out / "model.safetensors").read_bytes())
 
@@ -140,7 +146,7 @@ class Torch:
             subprocess.Popen(
                 [args.python, HERE / "torch_step.py", name, "--threads",
                  str(threads), "--rank", str(rank), "--world", str(ranks),
-                 "--port", port, *arguments],
+                 "--port", port, "--precision", args.precision, *arguments],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL, env=env, text=True)
             for rank in range(ranks)]
@@ -190,7 +196,8 @@ def contestants(args, name):
 
 def probe(args):
     """FLOP/s of two cores at once."""
-    both = [subprocess.Popen([args.python, "-c", PROBE],
+    dtype = {"f32": "float32", "bf16": "bfloat16"}[args.precision]
+    both = [subprocess.Popen([args.python, "-c", PROBE.replace("DTYPE", dtype)],
                              stdout=subprocess.PIPE, text=True,
                              env=environment(OMP_NUM_THREADS="1"))
             for _ in range(2)]
@@ -242,7 +249,8 @@ def late_losses(args):
             means.append(statistics.fmean(ends))
             cells += [f"{means[-1]:.6f}", f"{min(ends):.4f} to {max(ends):.4f}"]
         apart = abs(means[0] - means[1]) / means[1]
-        cells.append(bold(f"{apart * 100:.3f} %", apart > MOST_APART))
+        loses = apart > MOST_APART[args.precision]
+        cells.append(bold(f"{apart * 100:.3f} %", loses))
         print(f"| {ROWS[name].title} | {' | '.join(cells)} |", flush=True)
 
 
@@ -282,7 +290,7 @@ def best(medians, prefix):
                 if title.startswith(prefix)), default=(float("nan"), "-"))
 
 
-def times_line(row, medians, difference):
+def times_line(args, row, medians, difference):
     """Steps, and how Cadre's compare."""
     cadre, theirs = best(medians, "Cadre"), min(
         best(medians, "torch"), best(medians, "DDP"))
@@ -292,8 +300,9 @@ def times_line(row, medians, difference):
         "Cadre 1x1", "Cadre 2x1", "Cadre 2x1 zero1", "torch 1x1", "torch 1x2",
         "torch 1x2, OpenMP BLAS", "DDP 2x1", "DDP 2x1, channels-last")]
     against_ddp, against_best = ddp[0] / two[0], theirs[0] / cadre[0]
-    cells.append(f"{bold(f'{against_ddp:.2f}', against_ddp < row.wanted)} "
-                 f"({row.wanted:g})")
+    wanted = row.wanted.get(args.precision, 0)
+    cells.append(f"{bold(f'{against_ddp:.2f}', against_ddp < wanted)} "
+                 f"({wanted:g})")
     cells.append(bold(f"{against_best:.2f}", against_best < LEAST))
     cells.append(f"{medians['Cadre 1x1'] / two[0]:.2f}")
     cells.append(difference)
@@ -346,6 +355,8 @@ def main():
     p.add_argument("--openmp-blas", default=OPENMP_BLAS)
     p.add_argument("--losses", type=int, metavar="STEPS")
     p.add_argument("--runs", type=int, default=1, help="of --losses")
+    p.add_argument("--bf16", action="store_const", dest="precision",
+                   const="bf16", default="f32")
     args = p.parse_args()
     if args.losses:
         late_losses(args)
@@ -367,7 +378,7 @@ def main():
             print(failure, file=sys.stderr)
             difference = "not compared"
         medians = {title: median_of(t) for title, t in turns.items()}
-        times += times_line(row, medians, difference) + "\n"
+        times += times_line(args, row, medians, difference) + "\n"
         parts += memory_line(row, turns, medians, peak) + "\n"
         print(f"{row.title}: {time.monotonic() - began:.0f} s, two cores make "
               f"{peak / 1e9:.0f} GFLOP/s", file=sys.stderr)

@@ -6,7 +6,7 @@ Operations are those of matrix products and convolutions: two for a multiply and
 add, forward and both gradients, without the gradient of the samples; attention
 is counted in full.
 """
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 CLASSES = 10
 BYTES = 256
@@ -20,23 +20,24 @@ class Row:
     kind: str            # of torch_step.py's model
     sizes: tuple = ()    # of a GPT: layers, width, heads, context
     keys: tuple = ()     # beside the batch
-    wanted: float = 0.0  # times the speed of PyTorch's DDP with two ranks
+    # Times the speed of PyTorch's DDP with two ranks, in a precision.
+    wanted: dict = field(default_factory=dict)
     convolves: bool = False
 
 
 ROWS = {
-    "mlp-128": Row("MLP [128]", "mlp-fashion", 128, "mlp", wanted=3.0),
-    "mlp-1024": Row("MLP [1024]", "mlp-fashion", 1024, "mlp", wanted=1.4),
-    "lenet": Row("LeNet-5 [128]", "lenet-fashion", 128, "lenet", wanted=2.2,
+    "mlp-128": Row("MLP [128]", "mlp-fashion", 128, "mlp", wanted={"f32": 3.0}),
+    "mlp-1024": Row("MLP [1024]", "mlp-fashion", 1024, "mlp", wanted={"f32": 1.4}),
+    "lenet": Row("LeNet-5 [128]", "lenet-fashion", 128, "lenet", wanted={"f32": 2.2},
                  convolves=True),
-    "cnn": Row("CNN [128]", "cnn-fashion", 128, "cnn", wanted=1.08,
+    "cnn": Row("CNN [128]", "cnn-fashion", 128, "cnn", wanted={"f32": 1.08},
                convolves=True),
     "resnet18-16": Row("ResNet-18/16 [64]", "resnet18-fashion", 64, "resnet18",
-                       keys=("model.width=16",), wanted=1.1, convolves=True),
+                       keys=("model.width=16",), wanted={"f32": 1.1}, convolves=True),
     "gpt-small": Row("GPT 4/128/128 [16]", "gpt-kjv-small", 16, "gpt",
-                     sizes=(4, 128, 4, 128), wanted=1.4),
+                     sizes=(4, 128, 4, 128), wanted={"f32": 1.4, "bf16": 1.4}),
     "gpt": Row("GPT 6/384/256 [8]", "gpt-kjv", 8, "gpt",
-               sizes=(6, 384, 6, 256), wanted=1.2),
+               sizes=(6, 384, 6, 256), wanted={"f32": 1.2, "bf16": 1.3}),
 }
 
 

@@ -3,7 +3,7 @@
 """One rank of PyTorch that trains a row of the table when it is told to.
 
     torch_step.py ROW --threads T [--rank R --world N --port P]
-                  [--channels-last] [--weights FILE]
+                  [--channels-last] [--precision bf16] [--weights FILE]
 
 Reads a line from standard input, does it, answers with a line of JSON:
 
@@ -235,7 +235,10 @@ class Trainer:
         if self.args.channels_last:
             x = x.to(memory_format=torch.channels_last)
         marks.append(time.perf_counter())
-        loss = F.cross_entropy(self.net(x).flatten(0, -2), y.flatten())
+        with torch.autocast("cpu", torch.bfloat16,
+                            enabled=self.args.precision == "bf16"):
+            scores = self.net(x)
+        loss = F.cross_entropy(scores.float().flatten(0, -2), y.flatten())
         marks.append(time.perf_counter())
         self.optimizer.zero_grad(set_to_none=self.args.world == 1)
         loss.backward()
@@ -274,6 +277,7 @@ def main():
     p.add_argument("--world", type=int, default=1)
     p.add_argument("--port", type=int)
     p.add_argument("--channels-last", action="store_true")
+    p.add_argument("--precision", choices=("f32", "bf16"), default="f32")
     p.add_argument("--weights")
     args = p.parse_args()
 
