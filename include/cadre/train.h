@@ -180,6 +180,11 @@ typedef struct cadre_train_hooks {
     void (*progress)(const cadre_train_progress *progress, void *ctx);
     /** Asked on every rank between steps: 0, or the signal to stop for. */
     int (*stop_signal)(void *ctx);
+    /**
+     * On rank 0, once all ranks have accepted the run and before anything of it
+     * is written: NULL, or a sentence that says why it must not go on.
+     */
+    const char *(*begin)(void *ctx);
 } cadre_train_hooks;
 
 typedef struct cadre_train_summary {

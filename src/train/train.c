@@ -74,6 +74,24 @@ static cadre_status resume(run *r)
     return CADRE_OK;
 }
 
+// All ranks have accepted the run: it may begin to write.
+static cadre_status begin(run *r, const cadre_dealing *dealing)
+{
+    const char *problem = NULL;
+    bool first = cadre_rank(r->world) == 0;
+    if (first && r->hooks->begin != NULL) {
+        problem = r->hooks->begin(r->hooks->ctx);
+    }
+    if (problem != NULL) {
+        return cadre_fail(CADRE_ERR_IO, "%s", problem);
+    }
+    if (first) {
+        cadre_setup_log(r->config, r->n_steps, dealing);
+    }
+    return cadre_records_open(
+        &r->records, r->world, r->config, r->engine, r->task.model);
+}
+
 static cadre_status set_up(run *r)
 {
     const cadre_train_config *c = r->config;
@@ -90,9 +108,6 @@ static cadre_status set_up(run *r)
         .n_test = r->task.test->n_samples,
     };
     CADRE_TRY(cadre_claim_compare(r->world, &claim));
-    if (cadre_rank(r->world) == 0) {
-        cadre_setup_log(c, r->n_steps, &dealing);
-    }
     CADRE_TRY(cadre_setup_loader(c, cadre_rank(r->world), r->n_steps, &dealing,
         r->task.train, &r->loader));
     cadre_pass_sizes list =
@@ -102,8 +117,7 @@ static cadre_status set_up(run *r)
     CADRE_TRY(
         cadre_tally_init(&r->tally, r->n_steps, cadre_config_sample_weight(c)));
     CADRE_TRY(resume(r));
-    return cadre_share_verdict(r->world,
-        cadre_records_open(&r->records, r->world, c, r->engine, r->task.model));
+    return cadre_share_verdict(r->world, begin(r, &dealing));
 }
 
 static void tear_down(run *r)
