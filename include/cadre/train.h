@@ -190,7 +190,7 @@ typedef struct cadre_train_hooks {
 typedef struct cadre_train_summary {
     int64_t steps;  // done
     int stopped_by; // the signal all ranks stopped for, or 0
-    double loss;    // mean over the last 10 steps
+    double loss;    // mean over the last 10 steps, without skipped ones
     double eval_loss;
     double eval_accuracy;      // NaN of text
     double eval_bits_per_byte; // NaN of all else
