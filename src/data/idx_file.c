@@ -182,7 +182,7 @@ static cadre_status write_all(
         ssize_t n = pwrite(fd, data + done, (size_t)(nbytes - done), at + done);
         if (n == 0 || (n < 0 && errno != EINTR)) {
             return cadre_fail_errno(CADRE_ERR_IO, n == 0 ? EIO : errno,
-                "cannot write to a file that data are unpacked to");
+                "a file without a name takes no more");
         }
         done += n > 0 ? n : 0;
     }
@@ -222,17 +222,24 @@ static void close_stream(cadre_idx_file *file)
 
 static cadre_status unpack(cadre_idx_file *file, int64_t nbytes, uint64_t *hash)
 {
-    int unpacked;
-    CADRE_TRY(cadre_unnamed_file_open(nbytes, &unpacked));
-    cadre_status status = take_pieces(file, nbytes, unpacked, hash);
-    if (status != CADRE_OK) {
-        close(unpacked);
-        return status;
+    int unpacked = -1;
+    cadre_status status = cadre_unnamed_file_open(nbytes, &unpacked);
+    if (status == CADRE_OK) {
+        status = take_pieces(file, nbytes, unpacked, hash);
     }
-    close(file->fd);
-    file->fd = unpacked;
-    file->first = 0;
-    return CADRE_OK;
+    if (status == CADRE_OK) {
+        close(file->fd);
+        file->fd = unpacked;
+        file->first = 0;
+        return CADRE_OK;
+    }
+    if (unpacked >= 0) {
+        close(unpacked);
+    }
+    return status != CADRE_ERR_IO
+               ? status
+               : cadre_fail(status, "'%s' cannot be unpacked: %s", file->path,
+                     cadre_error_text());
 }
 
 cadre_status cadre_idx_keep(

@@ -247,7 +247,8 @@ static void unpacking_needs_room(void **state)
     assert_int_equal(remove(path), 0);
     write_gzipped(t, "t10k-images-idx3-ubyte.gz", t->images, sizeof(t->images));
     refused(t, CADRE_ERR_IO,
-        "no file of 3920 bytes can be made in '/nonexistent/folder'");
+        "images-idx3-ubyte.gz' cannot be unpacked: no file of 3920 bytes can "
+        "be made in '/nonexistent/folder'");
     assert_non_null(strstr(cadre_error_text(), "set TMPDIR"));
 
     assert_int_equal(setenv("TMPDIR", t->folder, 1), 0);
