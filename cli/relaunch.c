@@ -6,22 +6,30 @@
 #include "failure.h"
 
 #include <cadre/train.h>
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
+// Nobody reads what it prints: its own end, or the ranks' by their launcher.
+static bool is_unheard(const cadre_launch_result *result)
+{
+    return result->exit_status == EXIT_SIGNALLED + SIGPIPE;
+}
+
 static int outcome(const char *command_name, const cadre_launch_result *result)
 {
-    if (result->rank < 0) {
+    if (result->rank < 0 && result->text[0] == '\0') {
         return result->stopped_by == 0 ? EXIT_DONE
                                        : EXIT_SIGNALLED + result->stopped_by;
     }
-    if (result->exit_status == EXIT_FAULT ||
-        result->exit_status == EXIT_REFUSED ||
-        result->exit_status == EXIT_DAMAGED) {
-        return result->exit_status;
+    bool said = result->rank >= 0 && (result->exit_status == EXIT_FAULT ||
+                                         result->exit_status == EXIT_REFUSED ||
+                                         result->exit_status == EXIT_DAMAGED);
+    if (!said) {
+        fprintf(stderr, "cadre %s: %s\n", command_name, result->text);
     }
-    fprintf(stderr, "cadre %s: %s\n", command_name, result->text);
-    return EXIT_RANK_FAILED;
+    return said || result->rank < 0 || is_unheard(result) ? result->exit_status
+                                                          : EXIT_RANK_FAILED;
 }
 
 int relaunch(const char **argv, cadre_launch_options options)

@@ -46,9 +46,11 @@ static int refuse(const char *text)
 // --- One rank, whatever it is: this process or one of its threads
 
 typedef struct rank_job {
+    const train_wishes *wishes;
     cadre_train_config config;
+    int world_size;
+    char problem[RUN_FOLDER_PROBLEM_BYTES];
     display display;
-    bool json;
     atomic_bool stepped;    // a first step is under way
     atomic_int exit_status; // written by all ranks, alike
 } rank_job;
@@ -67,10 +69,41 @@ static int on_stop_asked(void *ctx)
     return stop_signal(NULL);
 }
 
+// A resumed run's leaves are its checkpoint's, unless they are given.
+static cadre_status settle_resumed(cadre_train_config *config)
+{
+    return config->resume[0] == '\0' ? CADRE_OK : cadre_train_adopt(config);
+}
+
+static bool prepare_folder(const train_wishes *w,
+    const cadre_train_config *config, char problem[RUN_FOLDER_PROBLEM_BYTES])
+{
+    return run_folder_take(config->out, w->resume != NULL, problem) &&
+           run_folder_write_config(config, problem);
+}
+
+// On rank 0: the first that is written.  Ranks that were started find it there.
+static const char *on_begin(void *ctx)
+{
+    rank_job *job = ctx;
+    if (job->wishes->started) {
+        return NULL;
+    }
+    // The library takes the leaves from rank 0; the file says how many.
+    cadre_train_config written = job->config;
+    if (written.leaves == 0 && settle_resumed(&written) != CADRE_OK) {
+        return cadre_error_text();
+    }
+    train_config_share_out(
+        job->wishes, job->world_size, job->config.threads, &written);
+    return prepare_folder(job->wishes, &written, job->problem) ? NULL
+                                                               : job->problem;
+}
+
 static void show_summary(
     const rank_job *job, const cadre_train_summary *summary)
 {
-    if (job->json) {
+    if (job->wishes->json) {
         printf("%s\n", summary->json);
         return;
     }
@@ -101,7 +134,11 @@ static cadre_status run_rank(cadre_group *world, void *ctx)
 {
     rank_job *job = ctx;
     const cadre_train_hooks hooks = {
-        .ctx = job, .progress = on_progress, .stop_signal = on_stop_asked};
+        .ctx = job,
+        .progress = on_progress,
+        .stop_signal = on_stop_asked,
+        .begin = on_begin,
+    };
     cadre_train_summary summary;
     cadre_status status = cadre_train(world, &job->config, &hooks, &summary);
     bool first = cadre_rank(world) == 0;
@@ -125,10 +162,7 @@ static cadre_status run_rank(cadre_group *world, void *ctx)
 static void init_job(
     const train_wishes *w, const cadre_train_config *config, rank_job *job)
 {
-    *job = (rank_job){
-        .config = *config,
-        .json = w->json,
-    };
+    *job = (rank_job){.wishes = w, .config = *config};
     display_init(&job->display, &job->config, w->quiet);
 }
 
@@ -147,32 +181,13 @@ static int run_as_threads(
     const cadre_train_config *config, int n_ranks, rank_job *job)
 {
     const cadre_init_options options = group_options(config);
+    job->world_size = n_ranks;
     stop_install(on_stop);
     cadre_status status =
         cadre_launch_threads(n_ranks, &options, run_rank, job, NULL);
     return status == CADRE_OK
                ? atomic_load(&job->exit_status)
                : report_failure("train", status, atomic_load(&job->stepped));
-}
-
-// False when it cannot, and it has been said.
-static bool prepare_folder(
-    const train_wishes *w, const cadre_train_config *config)
-{
-    char problem[RUN_FOLDER_PROBLEM_BYTES];
-    bool taken =
-        w->started || run_folder_take(config->out, w->resume != NULL, problem);
-    if (!taken || !run_folder_write_config(config, problem)) {
-        refuse(problem);
-        return false;
-    }
-    return true;
-}
-
-// A resumed run's leaves are its checkpoint's, unless they are given.
-static cadre_status settle_resumed(cadre_train_config *config)
-{
-    return config->resume[0] == '\0' ? CADRE_OK : cadre_train_adopt(config);
 }
 
 // What a launcher has made of this process, or a rank that is alone.
@@ -187,19 +202,7 @@ static int run_as_process(
             w->n_ranks, world_size);
         return EXIT_REFUSED;
     }
-    if (cadre_rank(world) == 0) {
-        // The library takes the leaves from rank 0; the file says how many.
-        cadre_train_config written = job->config;
-        cadre_status status =
-            written.leaves > 0 ? CADRE_OK : settle_resumed(&written);
-        if (status != CADRE_OK) {
-            return report_failure("train", status, false);
-        }
-        train_config_share_out(w, world_size, job->config.threads, &written);
-        if (!prepare_folder(w, &written)) {
-            return EXIT_REFUSED;
-        }
-    }
+    job->world_size = world_size;
     cadre_status status = run_rank(world, job);
     return status == CADRE_OK
                ? atomic_load(&job->exit_status)
@@ -313,17 +316,16 @@ static int train_here(const train_wishes *w, cadre_train_config *config)
     if (!choose_folder(config)) {
         return EXIT_REFUSED;
     }
-    bool as_threads = strcmp(config->transport, "inproc") == 0;
     rank_job job;
     init_job(w, config, &job);
-    if (!as_threads && n_ranks == 1) {
+    if (strcmp(config->transport, "inproc") == 0) {
+        return run_as_threads(config, n_ranks, &job);
+    }
+    if (n_ranks == 1) {
         return join_and_run(w, &job);
     }
-    if (!prepare_folder(w, config)) {
-        return EXIT_REFUSED;
-    }
-    return as_threads ? run_as_threads(config, n_ranks, &job)
-                      : launch(w, config, n_ranks);
+    return prepare_folder(w, config, job.problem) ? launch(w, config, n_ranks)
+                                                  : refuse(job.problem);
 }
 
 // A launcher has decided it, and this process is one of the ranks.

@@ -34,11 +34,13 @@ typedef struct cadre_launch_options {
 
 typedef struct cadre_launch_result {
     int exit_status; // of the first rank that failed (128 + signal; 3 for one
-                     // that left while others still needed it), or 0
+                     // that left while others still needed it), or 0; of rank
+                     // -1: 128 + SIGPIPE if nobody reads what they print, 1 if
+                     // it cannot be written
     int rank;        // the first that failed; -1: none
     int stopped_by;  // SIGINT or SIGTERM: the launcher passed it on, or all
                      // ranks exited with 128 + signal; or 0
-    char text[1024]; // who failed, where, how; empty if none did
+    char text[1024]; // who or what failed, where, how; empty if none did
     char last_lines[8192]; // of its standard error, 20 lines at most
 } cadre_launch_result;
 
@@ -48,7 +50,8 @@ typedef struct cadre_launch_result {
  * When one fails, the others get 500 ms to report, then SIGTERM, then SIGKILL.
  * SIGINT and SIGTERM to this process are passed on; at the second one the ranks
  * are killed.  Ranks die with this process, however it dies.  Their standard
- * output and error come out of this process's.
+ * output and error come out of this process's; when nobody reads there any more,
+ * the ranks are ended.
  *
  * The result says how the ranks ended; the status, whether they could be run.
  * Threads: the only one of its process that waits for children.

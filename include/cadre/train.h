@@ -180,12 +180,17 @@ typedef struct cadre_train_hooks {
     void (*progress)(const cadre_train_progress *progress, void *ctx);
     /** Asked on every rank between steps: 0, or the signal to stop for. */
     int (*stop_signal)(void *ctx);
+    /**
+     * On rank 0, once all ranks have accepted the run and before anything of it
+     * is written: NULL, or a sentence that says why it must not go on.
+     */
+    const char *(*begin)(void *ctx);
 } cadre_train_hooks;
 
 typedef struct cadre_train_summary {
     int64_t steps;  // done
     int stopped_by; // the signal all ranks stopped for, or 0
-    double loss;    // mean over the last 10 steps
+    double loss;    // mean over the last 10 steps, without skipped ones
     double eval_loss;
     double eval_accuracy;      // NaN of text
     double eval_bits_per_byte; // NaN of all else

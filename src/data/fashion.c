@@ -16,8 +16,8 @@ enum { MOST_SAMPLES = 1000000 };
 
 typedef struct fashion {
     cadre_dataset base;
-    uint8_t *pixels; // (n_samples, PIXELS)
-    uint8_t *labels; // (n_samples)
+    cadre_idx_file images; // (n_samples, PIXELS), kept
+    uint8_t *labels;       // (n_samples)
 } fashion;
 
 static fashion *as_fashion(cadre_dataset *dataset)
@@ -59,7 +59,7 @@ static cadre_status take_labels(cadre_idx_file *file, fashion *f)
     return check_labels(file, f);
 }
 
-// After the labels: a count that matches theirs bounds what is allocated.
+// After the labels: a count that matches theirs bounds what is unpacked.
 static cadre_status take_images(cadre_idx_file *file, fashion *f)
 {
     int64_t n = f->base.n_samples;
@@ -74,11 +74,12 @@ static cadre_status take_images(cadre_idx_file *file, fashion *f)
             "announces %lld images, but its file of labels has %lld",
             (long long)file->extents[0], (long long)n);
     }
-    f->pixels = cadre_alloc_array((size_t)n, PIXELS);
-    if (f->pixels == NULL) {
-        return CADRE_ERR_NO_MEMORY;
-    }
-    return cadre_idx_read(file, f->pixels, n * PIXELS);
+    uint64_t hash;
+    CADRE_TRY(cadre_idx_keep(file, n * PIXELS, &hash));
+    f->base.content_hash = cadre_hash(f->labels, (size_t)n, hash);
+    f->images = *file;
+    *file = (cadre_idx_file){0};
+    return CADRE_OK;
 }
 
 // Adds to a failure what can be done about it.
@@ -100,7 +101,7 @@ static cadre_status advise(cadre_status status)
     }
 }
 
-// Opens a file of the split, hands it to take, and closes it.
+// Opens a file of the split, hands it to take, and closes it if it is left.
 static cadre_status with_file(const cadre_dataset_options *options,
     const char *rest, int n_dims, fashion *f,
     cadre_status (*take)(cadre_idx_file *file, fashion *f))
@@ -121,7 +122,7 @@ static cadre_status with_file(const cadre_dataset_options *options,
 static void close_fashion(cadre_dataset *dataset)
 {
     fashion *f = as_fashion(dataset);
-    cadre_free(f->pixels);
+    cadre_idx_close(&f->images);
     cadre_free(f->labels);
     cadre_free(f);
 }
@@ -150,10 +151,6 @@ static cadre_status open_fashion(
         close_fashion(&f->base);
         return status;
     }
-
-    size_t n = (size_t)f->base.n_samples;
-    f->base.content_hash =
-        cadre_hash(f->labels, n, cadre_hash(f->pixels, n * PIXELS, 0));
     *out = &f->base;
     return CADRE_OK;
 }
@@ -176,7 +173,9 @@ static cadre_status read_fashion(
     const cadre_dataset *dataset, cadre_place place, float *x, int32_t *label)
 {
     const fashion *f = as_const_fashion(dataset);
-    const uint8_t *pixels = f->pixels + place.sample * PIXELS;
+    uint8_t pixels[PIXELS];
+    CADRE_TRY(advise(cadre_idx_read_at(
+        &f->images, place.sample * PIXELS, pixels, sizeof(pixels))));
     normalize[cadre_isa_in_use()](x, pixels, PIXELS);
     *label = f->labels[place.sample];
     return CADRE_OK;

@@ -7,8 +7,8 @@
 //              each), then the pixels, a byte each
 //     labels:  magic 0x00000801, count, then the labels, a byte each
 //
-// Pixels are kept as bytes and are normalised when they are read, with the mean
-// and the deviation of the training set.
+// Pixels are read as bytes when a sample is, from where they lie (idx_file.h),
+// and normalised with the mean and the deviation of the training set.
 
 #ifndef CADRE_DATA_FASHION_H
 #define CADRE_DATA_FASHION_H

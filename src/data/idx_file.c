@@ -5,7 +5,10 @@
 #include "base/alloc.h"
 #include "base/fail.h"
 #include "base/file.h"
+#include "base/hash.h"
+#include "base/unnamed_file.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -21,25 +24,39 @@ cadre_status cadre_idx_corrupt(
     return cadre_fail(CADRE_ERR_CORRUPT, "'%s' %s", file->path, what);
 }
 
+// zlib closes the descriptor that it is given.
+static cadre_status open_stream(cadre_idx_file *file)
+{
+    int fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) {
+        return cadre_fail_errno(
+            CADRE_ERR_IO, errno, "cannot open '%s'", file->path);
+    }
+    file->stream = gzdopen(fd, "rb");
+    if (file->stream == NULL) {
+        close(fd);
+        return cadre_fail(CADRE_ERR_NO_MEMORY, "zlib has no memory");
+    }
+    return CADRE_OK;
+}
+
 static cadre_status try_open(
     const char *folder, const char *name, cadre_idx_file *file)
 {
-    file->path = cadre_path_join(folder, name);
-    if (file->path == NULL) {
+    char *path = cadre_path_join(folder, name);
+    if (path == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
-    int fd = -1;
-    cadre_status status = cadre_regular_file_open(file->path, &fd);
-    if (status == CADRE_OK) {
-        file->stream = gzdopen(fd, "rb"); // takes the descriptor
-        if (file->stream != NULL) {
-            return CADRE_OK;
-        }
-        close(fd);
-        status = cadre_fail(CADRE_ERR_NO_MEMORY, "zlib has no memory");
+    cadre_status status = cadre_regular_file_open(path, &file->fd);
+    if (status != CADRE_OK) {
+        cadre_free(path);
+        return status;
     }
-    cadre_free(file->path);
-    file->path = NULL;
+    file->path = path;
+    status = open_stream(file);
+    if (status != CADRE_OK) {
+        cadre_idx_close(file);
+    }
     return status;
 }
 
@@ -122,7 +139,8 @@ static cadre_status read_header(cadre_idx_file *file, int n_dims)
 {
     uint8_t head[4 + 4 * CADRE_IDX_MAX_DIMS];
     const uint8_t *extent = head + 4;
-    CADRE_TRY(read_all(file, head, 4 + 4 * n_dims));
+    file->first = 4 + 4 * n_dims;
+    CADRE_TRY(read_all(file, head, file->first));
 
     uint32_t magic = big_endian(head);
     uint32_t wanted = 0x0800u | (uint32_t)n_dims;
@@ -157,11 +175,111 @@ cadre_status cadre_idx_read(
     return read_end(file);
 }
 
+static cadre_status write_all(
+    int fd, int64_t at, const uint8_t *data, int64_t nbytes)
+{
+    for (int64_t done = 0; done < nbytes;) {
+        ssize_t n = pwrite(fd, data + done, (size_t)(nbytes - done), at + done);
+        if (n == 0 || (n < 0 && errno != EINTR)) {
+            return cadre_fail_errno(CADRE_ERR_IO, n == 0 ? EIO : errno,
+                "a file without a name takes no more");
+        }
+        done += n > 0 ? n : 0;
+    }
+    return CADRE_OK;
+}
+
+// Reads the elements piece by piece; each goes to unpacked, unless that is -1.
+static cadre_status take_pieces(
+    cadre_idx_file *file, int64_t nbytes, int unpacked, uint64_t *hash)
+{
+    enum { PIECE = 1 << 16 };
+    uint8_t *piece = cadre_alloc(PIECE);
+    if (piece == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    cadre_status status = CADRE_OK;
+    uint64_t sum = 0;
+    int64_t count;
+    for (int64_t at = 0; at < nbytes && status == CADRE_OK; at += count) {
+        count = nbytes - at < PIECE ? nbytes - at : PIECE;
+        status = read_all(file, piece, count);
+        if (status == CADRE_OK && unpacked >= 0) {
+            status = write_all(unpacked, at, piece, count);
+        }
+        sum = cadre_hash(piece, (size_t)count, sum);
+    }
+    cadre_free(piece);
+    *hash = sum;
+    return status == CADRE_OK ? read_end(file) : status;
+}
+
+static void close_stream(cadre_idx_file *file)
+{
+    (void)gzclose_r(file->stream); // read errors have been seen
+    file->stream = NULL;
+}
+
+static cadre_status unpack(cadre_idx_file *file, int64_t nbytes, uint64_t *hash)
+{
+    int unpacked = -1;
+    cadre_status status = cadre_unnamed_file_open(nbytes, &unpacked);
+    if (status == CADRE_OK) {
+        status = take_pieces(file, nbytes, unpacked, hash);
+    }
+    if (status == CADRE_OK) {
+        close(file->fd);
+        file->fd = unpacked;
+        file->first = 0;
+        return CADRE_OK;
+    }
+    if (unpacked >= 0) {
+        close(unpacked);
+    }
+    return status != CADRE_ERR_IO
+               ? status
+               : cadre_fail(status, "'%s' cannot be unpacked: %s", file->path,
+                     cadre_error_text());
+}
+
+cadre_status cadre_idx_keep(
+    cadre_idx_file *file, int64_t nbytes, uint64_t *hash)
+{
+    CADRE_TRY(gzdirect(file->stream) ? take_pieces(file, nbytes, -1, hash)
+                                     : unpack(file, nbytes, hash));
+    close_stream(file);
+    return CADRE_OK;
+}
+
+cadre_status cadre_idx_read_at(
+    const cadre_idx_file *file, int64_t at, uint8_t *elements, size_t nbytes)
+{
+    off_t from = (off_t)(file->first + at);
+    for (size_t done = 0; done < nbytes;) {
+        ssize_t n =
+            pread(file->fd, elements + done, nbytes - done, from + (off_t)done);
+        if (n == 0) {
+            return cadre_idx_corrupt(
+                file, "has become shorter since it was opened");
+        }
+        if (n < 0 && errno != EINTR) {
+            return cadre_fail_errno(
+                CADRE_ERR_IO, errno, "cannot read '%s'", file->path);
+        }
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return CADRE_OK;
+}
+
 void cadre_idx_close(cadre_idx_file *file)
 {
-    if (file->stream != NULL) {
-        (void)gzclose_r(file->stream); // read errors have been seen
+    if (file->path == NULL) {
+        return;
     }
+    if (file->stream != NULL) {
+        close_stream(file);
+    }
+    close(file->fd);
     cadre_free(file->path);
     *file = (cadre_idx_file){0};
 }

@@ -7,9 +7,12 @@
 //     extent in 32 bits, big-endian; then the elements, the last index fastest
 //
 // What the header says is checked against what the caller expects before it is
-// believed.
+// believed.  The elements are read once, or kept and read by place: then they lie
+// in the file itself or, if that is gzipped, in one without a name beside it
+// (base/unnamed_file.h), so that the system holds in memory what it has room for.
 //
-// Threads: one thread at a time for each file.
+// Memory:  none for elements that are kept.
+// Threads: one thread at a time for each file; kept elements are read by any.
 
 #ifndef CADRE_DATA_IDX_FILE_H
 #define CADRE_DATA_IDX_FILE_H
@@ -22,8 +25,10 @@
 enum { CADRE_IDX_MAX_DIMS = 3 };
 
 typedef struct cadre_idx_file {
-    gzFile stream;
-    char *path; // as it was found
+    gzFile stream; // NULL once the elements are kept
+    char *path;    // as it was found; NULL: it is not open
+    int fd;        // of the file, or of the elements unpacked
+    int64_t first; // where the elements begin in it
     int64_t extents[CADRE_IDX_MAX_DIMS];
 } cadre_idx_file;
 
@@ -47,10 +52,29 @@ cadre_status cadre_idx_open(
 cadre_status cadre_idx_read(
     cadre_idx_file *file, uint8_t *elements, int64_t nbytes);
 
+/**
+ * Goes once through the elements, nbytes of them, at least 1, behind which the
+ * file must end, and keeps them for cadre_idx_read_at(); *hash becomes theirs.
+ *
+ * Errors: those of cadre_idx_read(), and CADRE_ERR_NO_MEMORY; CADRE_ERR_IO also
+ *         if there is no room to unpack them
+ */
+cadre_status cadre_idx_keep(
+    cadre_idx_file *file, int64_t nbytes, uint64_t *hash);
+
+/**
+ * Reads kept elements, nbytes from the one at a place on.
+ *
+ * Errors: CADRE_ERR_CORRUPT  the file has become shorter
+ *         CADRE_ERR_IO
+ */
+cadre_status cadre_idx_read_at(
+    const cadre_idx_file *file, int64_t at, uint8_t *elements, size_t nbytes);
+
 /** CADRE_ERR_CORRUPT, with the file's path and what is wrong with it. */
 cadre_status cadre_idx_corrupt(
     const cadre_idx_file *file, const char *format, ...) CADRE_PRINTF(2, 3);
 
-void cadre_idx_close(cadre_idx_file *file); // allowed after a failed open
+void cadre_idx_close(cadre_idx_file *file); // one of zeros is allowed
 
 #endif // CADRE_DATA_IDX_FILE_H

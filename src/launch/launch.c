@@ -20,6 +20,7 @@
 #include "launch/signals.h"
 #include "launch/spawn.h"
 #include "rendezvous/hub_loop.h"
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -34,6 +35,7 @@ enum {
     DRAIN_MS = 200,  // of silence, after which output left open is given up
     LATE_MS = 500,   // that the output of a job that failed, or was stopped,
                      // may take to be written
+    LOST_OUTPUT_STATUS = 1, // where it could not be written
     SILENT_RANK_STATUS = 3, // for a rank that failed but exited with 0
     LAST_LINES = 20,
 };
@@ -72,6 +74,7 @@ typedef struct launch {
     int first_bad; // the first rank that ended badly, or -1
     int stopped_by;
     bool hurried; // a second signal came
+    bool unheard; // nobody reads what the ranks print, so they were ended
     stage stage;
     cadre_deadline next_stage;
     cadre_deadline drained; // when output that is left open is given up
@@ -325,6 +328,21 @@ static bool has_failed(const launch *l)
     return l->first_bad >= 0 || cadre_hub_loop_verdict(l->hub)->rank >= 0;
 }
 
+// What a program of one process is told by SIGPIPE.  Who stops a job at a
+// terminal also ends what its output goes through, and is not to lose more.
+static bool is_unheard(const launch *l)
+{
+    return l->stopped_by == 0 &&
+           (l->output.error == EPIPE || l->error.error == EPIPE);
+}
+
+static void request_end(launch *l)
+{
+    l->stage = TERMINATED;
+    l->next_stage = cadre_deadline_in_ms(TERM_MS);
+    signal_groups(l, SIGTERM);
+}
+
 // From a rank's failure to the end of the last one: a moment to report, then a
 // request, then force.
 static void end_by_stages(launch *l)
@@ -332,15 +350,16 @@ static void end_by_stages(launch *l)
     if (l->stage == RUNNING && has_failed(l)) {
         l->stage = REPORTING;
         l->next_stage = cadre_deadline_in_ms(REPORT_MS);
+    } else if (l->stage == RUNNING && is_unheard(l)) {
+        l->unheard = true;
+        request_end(l);
     }
     if (cadre_now_ns() < l->next_stage) {
         return;
     }
     switch (l->stage) {
     case REPORTING:
-        l->stage = TERMINATED;
-        l->next_stage = cadre_deadline_in_ms(TERM_MS);
-        signal_groups(l, SIGTERM);
+        request_end(l);
         break;
     case TERMINATED:
         l->stage = KILLED;
@@ -468,10 +487,32 @@ static int stopped_alone(const launch *l)
     return -1;
 }
 
+// Says which output was lost, and why, if any was.
+static void describe_output(const launch *l, cadre_launch_result *result)
+{
+    bool is_error = l->output.error == 0;
+    int error = is_error ? l->error.error : l->output.error;
+    const char *stream = is_error ? "standard error" : "standard output";
+    if (l->unheard) {
+        result->exit_status = 128 + SIGPIPE;
+        snprintf(result->text, sizeof(result->text),
+            "nobody reads the ranks' %s any more: the job is ended", stream);
+    } else if (error != 0 && result->stopped_by == 0) {
+        (void)cadre_fail_errno(CADRE_ERR_IO, error,
+            "some of the ranks' %s could not be written", stream);
+        result->exit_status = LOST_OUTPUT_STATUS;
+        snprintf(result->text, sizeof(result->text), "%s", cadre_error_text());
+    }
+}
+
 // Says who failed first, and how.
 static void describe(launch *l, cadre_launch_result *result)
 {
     const cadre_verdict *verdict = cadre_hub_loop_verdict(l->hub);
+    if (l->unheard) {
+        describe_output(l, result);
+        return;
+    }
     result->stopped_by = l->stopped_by;
     if (l->stopped_by == 0) {
         result->stopped_by = agreed_signal(l);
@@ -484,6 +525,7 @@ static void describe(launch *l, cadre_launch_result *result)
     }
     result->rank = verdict->rank >= 0 ? verdict->rank : l->first_bad;
     if (result->rank < 0) {
+        describe_output(l, result);
         return;
     }
     process *p = &l->processes[result->rank];

@@ -25,14 +25,14 @@ enum { PIECE_BYTES = 4096 }; // PIPE_BUF: a pipe that is writable takes as much
 void cadre_outlet_init(cadre_outlet *outlet, int fd)
 {
     outlet->fd = fd;
-    outlet->broken = false;
+    outlet->error = 0;
     outlet->used = 0;
 }
 
 void cadre_outlet_flush(cadre_outlet *outlet)
 {
     size_t sent = 0;
-    while (sent < outlet->used && !outlet->broken) {
+    while (sent < outlet->used && outlet->error == 0) {
         struct pollfd p = {.fd = outlet->fd, .events = POLLOUT};
         if (poll(&p, 1, 0) <= 0) {
             break;
@@ -45,21 +45,21 @@ void cadre_outlet_flush(cadre_outlet *outlet)
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             break;
         } else if (errno != EINTR) {
-            outlet->broken = true;
+            outlet->error = errno;
         }
     }
-    outlet->used = outlet->broken ? 0 : outlet->used - sent;
+    outlet->used = outlet->error != 0 ? 0 : outlet->used - sent;
     memmove(outlet->bytes, outlet->bytes + sent, outlet->used);
 }
 
 static size_t room(const cadre_outlet *outlet)
 {
-    return outlet->broken ? SIZE_MAX : sizeof(outlet->bytes) - outlet->used;
+    return outlet->error != 0 ? SIZE_MAX : sizeof(outlet->bytes) - outlet->used;
 }
 
 static void put(cadre_outlet *outlet, const char *bytes, size_t nbytes)
 {
-    if (!outlet->broken) {
+    if (outlet->error == 0) {
         memcpy(outlet->bytes + outlet->used, bytes, nbytes);
         outlet->used += nbytes;
     }

@@ -25,8 +25,8 @@ enum {
 
 /** Where bytes go. */
 typedef struct cadre_outlet {
-    int fd;      // borrowed
-    bool broken; // nobody reads there: what comes is dropped
+    int fd;    // borrowed
+    int error; // of the write that failed: what comes is dropped; 0: none did
     char bytes[CADRE_OUTLET_BYTES];
     size_t used;
 } cadre_outlet;

@@ -64,6 +64,13 @@ static cadre_status check_numbers(const cadre_engine_options *o)
                 numbers[i].name, numbers[i].value, numbers[i].most);
         }
     }
+    // As it is computed with.
+    if (o->optimizer == CADRE_ADAMW && (float)o->eps == 0.0f) {
+        return cadre_fail(CADRE_ERR_INVALID_ARG,
+            "engine: eps is %g: adamw would divide 0 by 0 where a gradient is "
+            "0; give more, such as 1e-8",
+            o->eps);
+    }
     return CADRE_OK;
 }
 

@@ -83,14 +83,15 @@ double cadre_tally_loss(const cadre_tally *tally)
 {
     double losses[CADRE_TALLY_LOSSES];
     int n = cadre_tally_losses(tally, losses);
-    if (n == 0) {
-        return (double)NAN;
-    }
     double sum = 0;
+    int n_finite = 0;
     for (int i = 0; i < n; i++) {
-        sum += losses[i];
+        if (isfinite(losses[i])) {
+            sum += losses[i];
+            n_finite++;
+        }
     }
-    return sum / n;
+    return n_finite == 0 ? (double)NAN : sum / n_finite;
 }
 
 double cadre_tally_samples_per_second(const cadre_tally *tally)

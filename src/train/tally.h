@@ -62,7 +62,10 @@ int cadre_tally_losses(
 void cadre_tally_add(cadre_tally *tally, const cadre_step_report *report,
     const cadre_step_times *times);
 
-/** Mean loss of the last CADRE_TALLY_LOSSES steps; NaN without a step. */
+/**
+ * Mean loss of the last CADRE_TALLY_LOSSES steps, without those that were
+ * skipped; NaN if there is none.
+ */
 double cadre_tally_loss(const cadre_tally *tally);
 
 /** These two are NaN until a step was measured.  The second sorts the window. */

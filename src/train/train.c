@@ -74,6 +74,24 @@ static cadre_status resume(run *r)
     return CADRE_OK;
 }
 
+// All ranks have accepted the run: it may begin to write.
+static cadre_status begin(run *r, const cadre_dealing *dealing)
+{
+    const char *problem = NULL;
+    bool first = cadre_rank(r->world) == 0;
+    if (first && r->hooks->begin != NULL) {
+        problem = r->hooks->begin(r->hooks->ctx);
+    }
+    if (problem != NULL) {
+        return cadre_fail(CADRE_ERR_IO, "%s", problem);
+    }
+    if (first) {
+        cadre_setup_log(r->config, r->n_steps, dealing);
+    }
+    return cadre_records_open(
+        &r->records, r->world, r->config, r->engine, r->task.model);
+}
+
 static cadre_status set_up(run *r)
 {
     const cadre_train_config *c = r->config;
@@ -90,9 +108,6 @@ static cadre_status set_up(run *r)
         .n_test = r->task.test->n_samples,
     };
     CADRE_TRY(cadre_claim_compare(r->world, &claim));
-    if (cadre_rank(r->world) == 0) {
-        cadre_setup_log(c, r->n_steps, &dealing);
-    }
     CADRE_TRY(cadre_setup_loader(c, cadre_rank(r->world), r->n_steps, &dealing,
         r->task.train, &r->loader));
     cadre_pass_sizes list =
@@ -102,8 +117,7 @@ static cadre_status set_up(run *r)
     CADRE_TRY(
         cadre_tally_init(&r->tally, r->n_steps, cadre_config_sample_weight(c)));
     CADRE_TRY(resume(r));
-    return cadre_share_verdict(r->world,
-        cadre_records_open(&r->records, r->world, c, r->engine, r->task.model));
+    return cadre_share_verdict(r->world, begin(r, &dealing));
 }
 
 static void tear_down(run *r)
@@ -334,6 +348,20 @@ static bool saves(const run *r, const step_view *s)
            (s->last || (every > 0 && s->report.step % every == 0));
 }
 
+// A run that is at its end with parameters that are no numbers is no success,
+// and its checkpoint must not take the place of one that is of use.
+static cadre_status check_end(const run *r, const step_view *s)
+{
+    bool sound = isfinite(cadre_tally_loss(&r->tally)) &&
+                 (!s->evaluated || isfinite(r->eval.loss));
+    return sound ? CADRE_OK
+                 : cadre_fail(CADRE_ERR_NOT_FINITE,
+                       "after step %" PRId64 ", the last one, the loss is not "
+                       "finite: no model is written; a smaller optim.lr, or "
+                       "optim.clip, may help",
+                       s->report.step);
+}
+
 static cadre_status run_steps(run *r)
 {
     int64_t every = r->config->eval_every;
@@ -359,6 +387,9 @@ static cadre_status run_steps(run *r)
             mark = cadre_now_ns();
         }
         CADRE_TRY(log_step(r, &s));
+        if (s.last && r->stopped_by == 0) {
+            CADRE_TRY(check_end(r, &s));
+        }
         if (saves(r, &s)) {
             CADRE_TRY(save_checkpoint(r));
             mark = cadre_now_ns();

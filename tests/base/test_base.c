@@ -11,10 +11,13 @@
 #include "base/number.h"
 #include "base/random.h"
 #include "base/thread.h"
+#include "base/unnamed_file.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <fenv.h>
 #include <locale.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -194,6 +197,51 @@ static void a_new_file_appears_whole_or_not_at_all(void **state)
     assert_int_equal(system(command), 0);
 }
 
+static void an_unnamed_file_is_in_no_folder(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/cadre-base-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(setenv("TMPDIR", folder, 1), 0);
+    int fd = -1;
+    CHECK_OK(cadre_unnamed_file_open(5000, &fd));
+    struct stat about;
+    assert_int_equal(fstat(fd, &about), 0);
+    assert_int_equal(about.st_size, 5000);
+    assert_int_equal(about.st_nlink, 0);
+    assert_int_equal(about.st_mode & 0777, 0600);
+    assert_true((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
+    char byte = 7;
+    assert_int_equal(pwrite(fd, &byte, 1, 4999), 1);
+    assert_int_equal(pread(fd, &byte, 1, 0), 1);
+    assert_int_equal(byte, 0);
+    close(fd);
+
+    CHECK_FAILS(cadre_unnamed_file_open(INT64_MAX, &fd), CADRE_ERR_IO,
+        "no file of 9223372036854775807 bytes can be made in '/tmp/cadre-base");
+    assert_int_equal(rmdir(folder), 0);
+    CHECK_FAILS(cadre_unnamed_file_open(1, &fd), CADRE_ERR_IO, folder);
+    assert_non_null(strstr(cadre_error_text(), "set TMPDIR"));
+    assert_int_equal(setenv("TMPDIR", "", 1), 0);
+    CHECK_OK(cadre_unnamed_file_open(1, &fd));
+    close(fd);
+    assert_int_equal(unsetenv("TMPDIR"), 0);
+}
+
+static void an_unnamed_file_keeps_to_the_limit(void **state)
+{
+    (void)state;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit low = {.rlim_cur = 100, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    int fd = -1;
+    CHECK_FAILS(cadre_unnamed_file_open(101, &fd), CADRE_ERR_IO, "ulimit -f");
+    CHECK_OK(cadre_unnamed_file_open(100, &fd));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    close(fd);
+}
+
 static void rounding_mode(void *ctx)
 {
     // Volatile: computed at run time.
@@ -239,6 +287,8 @@ int main(void)
         cmocka_unit_test(xxh64_has_the_published_values),
         cmocka_unit_test(readers_and_writers_stop_at_the_end),
         cmocka_unit_test(a_new_file_appears_whole_or_not_at_all),
+        cmocka_unit_test(an_unnamed_file_is_in_no_folder),
+        cmocka_unit_test(an_unnamed_file_keeps_to_the_limit),
         cmocka_unit_test(threads_have_plain_floats),
         cmocka_unit_test(deadlines_round_up_and_saturate),
     };

@@ -179,6 +179,28 @@ class Resume(harness.CommandTest):
             self.assertIn("optim.total_steps is 100", done.stderr)
         self.assertEqual((out / "config.yaml").read_bytes(), before)
 
+    def test_nor_under_a_launcher_however_late_it_is_refused(self):
+        out = self.copy()
+        before = {path: path.read_bytes() for path in out.iterdir()
+                  if path.is_file()}
+        other = self.folder / "other"
+        harness.make_data(other, n_train=500)
+        for words, *more in (
+                ("data is ", "--set", f"data.path={other}"),
+                ("optim.lr is 0.5", "--set", "parallel.leaves=6", "--set",
+                 "optim.lr=0.5"),
+                ("nothing is left to do", "--steps", "7")):
+            done = self.cadre("run", "-n", "2", harness.CADRE, "train",
+                              "--resume", out, "--steps", "20", *more)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(words, done.stderr)
+            self.assertEqual({path: path.read_bytes() for path in out.iterdir()
+                              if path.is_file()}, before)
+        self.assertEqual(self.cadre(
+            "run", "-n", "2", harness.CADRE, "train", "--resume", out,
+            "--steps", "20").returncode, 0)
+        self.check_is_whole(out)
+
     def test_a_trace_of_steps_that_were_made_is_refused(self):
         out = self.copy()
         for trace, last in (("5:2", 6), ("7:1", 7)):

@@ -250,6 +250,42 @@ class Faults(RunTest):
             for r in range(2):
                 (self.folder / f"pid.{r}").unlink()
 
+    def test_nobody_reads_any_more(self):
+        script = "echo $$ > $0.$RANK; while :; do echo line; sleep 0.01; done"
+        for options, redirected in (((), ""), (("--tag",), ""), ((), " >&2")):
+            launcher = self.start(
+                [harness.CADRE, "run", "-n", 2, *options, "sh", "-c",
+                 f"({script}){redirected}", self.folder / "pid"])
+            pids = self.pids(2)
+            heard = launcher.stderr if redirected else launcher.stdout
+            self.assertIn("line", heard.readline())
+            heard.close()
+            began = time.monotonic()
+            # Nobody hears the sentence either if it goes the same way.
+            launcher.wait(timeout=LIMIT_S)
+            self.assertLess(time.monotonic() - began, PROMISED_S)
+            self.assertIn(abs(launcher.returncode), (141, signal.SIGPIPE))
+            if not redirected:
+                errors = launcher.stderr.read()
+                self.assertEqual(errors.count("\n"), 1, errors)
+                # Rank 0 may have found out itself.
+                self.assertRegex(errors, "nobody reads the ranks' standard "
+                                 "output any more|rank 0 .*(SIGPIPE|141)")
+            self.assertFalse(any(map(is_alive, pids)))
+            for r in range(2):
+                (self.folder / f"pid.{r}").unlink()
+
+    def test_output_that_is_not_taken_is_an_error(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run(
+                [harness.CADRE, "run", "-n", "2", "--tag", "echo", "line"],
+                stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE,
+                text=True, timeout=LIMIT_S, env=harness.environment())
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("standard output could not be written: No space left",
+                      done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
     def test_a_second_signal_kills(self):
         script = "trap 'touch $0.$RANK' INT; touch $0; while :; do sleep 0.01; done"
         mark = self.folder / "mark"

@@ -345,6 +345,22 @@ class Train(harness.CommandTest):
         self.assertEqual(other["params_hash"], summary["params_hash"])
         self.assertEqual(other["identity"], summary["identity"])
 
+    def test_a_loss_that_is_no_number_is_no_success(self):
+        for n in ("1", "2"):
+            out = self.new_out()
+            done = self.cadre(*self.train_arguments(
+                "-n", n, "--set", "optim.name=sgd", "--set", "optim.lr=1e6",
+                out=out, steps=6))
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn("after step 6, the last one, the loss is not finite",
+                          done.stderr)
+            lines = (out / "metrics.jsonl").read_text().splitlines()
+            self.assertIsNone(json.loads(lines[-1])["loss"])
+            for name in ("summary.json", "model.safetensors", "checkpoints"):
+                self.assertFalse((out / name).exists())
+        self.refused(2, "eps is 0: adamw would divide", *self.train_arguments(
+            "--set", "optim.eps=0"))
+
     def test_json_and_quiet(self):
         out = self.new_out()
         done = self.cadre(*self.train_arguments("--json", "-n", "2", out=out))

@@ -4,11 +4,13 @@
 
 #include "base/alloc.h"
 #include "data/dataset.h"
+#include "data/idx_file.h"
 #include "support/check.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -162,6 +164,99 @@ static void reads_plain_and_gzipped_files(void **state)
     assert_int_equal(remove(path), 0);
     write_gzipped(t, "t10k-images-idx3-ubyte.gz", t->images, sizeof(t->images));
     check_samples(t);
+}
+
+// Opens a file, keeps its elements, and reads some at a time, in an order of
+// their own.
+static uint64_t check_kept(
+    const trial *t, const char *name, const uint8_t *elements, int64_t nbytes)
+{
+    enum { MOST = 1000 };
+    cadre_idx_file file;
+    uint64_t hash = 0;
+    CHECK_OK(cadre_idx_open(t->folder, name, 1, &file));
+    assert_int_equal(file.extents[0], nbytes);
+    CHECK_OK(cadre_idx_keep(&file, nbytes, &hash));
+    for (int64_t end = nbytes; end > 0; end -= end < MOST ? end : MOST) {
+        uint8_t some[MOST];
+        int64_t at = end > MOST ? end - MOST : 0;
+        CHECK_OK(cadre_idx_read_at(&file, at, some, (size_t)(end - at)));
+        assert_memory_equal(some, elements + at, (size_t)(end - at));
+    }
+    cadre_idx_close(&file);
+    return hash;
+}
+
+static void kept_elements_are_those_of_the_file(void **state)
+{
+    const trial *t = *state;
+    enum { COUNT = 200003, HEAD = 8 }; // several pieces
+    uint8_t *whole = cadre_alloc(HEAD + COUNT);
+    assert_non_null(whole);
+    put_u32(whole, 0x801);
+    put_u32(whole + 4, COUNT);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        whole[HEAD + i] = (uint8_t)(i * 2654435761u >> 24);
+    }
+    write_file(t, names[0], whole, HEAD + COUNT);
+    write_gzipped(t, names[1], whole, HEAD + COUNT);
+    uint64_t hash = check_kept(t, names[0], whole + HEAD, COUNT);
+    assert_true(check_kept(t, names[1], whole + HEAD, COUNT) == hash);
+
+    whole[HEAD + COUNT / 2] ^= 1;
+    write_file(t, names[0], whole, HEAD + COUNT);
+    assert_true(check_kept(t, names[0], whole + HEAD, COUNT) != hash);
+    cadre_free(whole);
+}
+
+static void a_file_that_becomes_shorter_is_named(void **state)
+{
+    const trial *t = *state;
+    write_both(t);
+    cadre_dataset *dataset = NULL;
+    CHECK_OK(open_split(t->folder, CADRE_SPLIT_TEST, &dataset));
+    char path[128];
+    path_of(t, "t10k-images-idx3-ubyte", path);
+    assert_int_equal(truncate(path, sizeof(t->images) - 1), 0);
+    float x[PIXELS];
+    int32_t label;
+    cadre_place place = {.sample = SAMPLES - 2};
+    CHECK_OK(cadre_dataset_read(dataset, place, x, &label));
+    place.sample = SAMPLES - 1;
+    CHECK_FAILS(
+        cadre_dataset_read(dataset, place, x, &label), CADRE_ERR_CORRUPT, path);
+    assert_non_null(strstr(cadre_error_text(), "has become shorter"));
+    cadre_dataset_close(dataset);
+}
+
+// Only gzipped images need room, and say how much and where.
+static void unpacking_needs_room(void **state)
+{
+    const trial *t = *state;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit little = {
+        .rlim_cur = SAMPLES * PIXELS - 1, .rlim_max = before.rlim_max};
+
+    write_both(t);
+    assert_int_equal(setenv("TMPDIR", "/nonexistent/folder", 1), 0);
+    check_samples(t);
+
+    char path[128];
+    path_of(t, "t10k-images-idx3-ubyte", path);
+    assert_int_equal(remove(path), 0);
+    write_gzipped(t, "t10k-images-idx3-ubyte.gz", t->images, sizeof(t->images));
+    refused(t, CADRE_ERR_IO,
+        "images-idx3-ubyte.gz' cannot be unpacked: no file of 3920 bytes can "
+        "be made in '/nonexistent/folder'");
+    assert_non_null(strstr(cadre_error_text(), "set TMPDIR"));
+
+    assert_int_equal(setenv("TMPDIR", t->folder, 1), 0);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    refused(t, CADRE_ERR_IO, "ulimit -f");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    check_samples(t); // and leaves nothing in the folder
+    assert_int_equal(unsetenv("TMPDIR"), 0);
 }
 
 static uint64_t content_hash(const trial *t)
@@ -338,7 +433,8 @@ static void refuses_broken_gzip(void **state)
 static void every_allocation_may_fail(void **state)
 {
     trial *t = *state;
-    write_both(t);
+    write_file(t, "t10k-labels-idx1-ubyte", t->labels, sizeof(t->labels));
+    write_gzipped(t, "t10k-images-idx3-ubyte.gz", t->images, sizeof(t->images));
     cadre_dataset *dataset = NULL;
     cadre_status status = CADRE_ERR_NO_MEMORY;
     int failures = 0;
@@ -395,6 +491,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(reads_plain_and_gzipped_files),
+        CASE(kept_elements_are_those_of_the_file),
+        CASE(a_file_that_becomes_shorter_is_named),
+        CASE(unpacking_needs_room),
         CASE(hash_is_of_the_content),
         CASE(names_what_is_missing),
         CASE(a_folder_in_a_files_place),

@@ -561,6 +561,8 @@ static void refuse_options(cadre_group *world)
         {{.lr = -3.0}, "lr"},
         {{.beta1 = 1.5}, "beta1"},
         {{.clip = NAN}, "clip"},
+        {{.optimizer = CADRE_ADAMW, .eps = CADRE_ZERO}, "eps is 0: adamw"},
+        {{.optimizer = CADRE_ADAMW, .eps = 1e-46}, "eps is 1e-46: adamw"},
         {{.warmup_steps = -1}, "warmup_steps"},
         {{.mode = (cadre_mode)9}, "mode"},
         {{.optimizer = (cadre_optimizer)9}, "optimizer"},

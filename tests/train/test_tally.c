@@ -45,7 +45,7 @@ static void loss_is_the_mean_of_the_last_ten(void **state)
     cadre_tally_fini(&t);
 }
 
-static void a_loss_that_is_not_finite_shows(void **state)
+static void a_skipped_step_has_no_loss(void **state)
 {
     (void)state;
     cadre_tally t;
@@ -53,6 +53,10 @@ static void a_loss_that_is_not_finite_shows(void **state)
     add(&t, (double)NAN, 1);
     assert_true(isnan(cadre_tally_loss(&t)));
     assert_int_equal(t.n_skipped, 1);
+    add(&t, 3, 1);
+    add(&t, (double)NAN, 1);
+    add(&t, 5, 1);
+    assert_true(cadre_tally_loss(&t) == 4);
     cadre_tally_fini(&t);
 }
 
@@ -130,7 +134,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(knows_nothing_before_a_step),
         cmocka_unit_test(loss_is_the_mean_of_the_last_ten),
-        cmocka_unit_test(a_loss_that_is_not_finite_shows),
+        cmocka_unit_test(a_skipped_step_has_no_loss),
         cmocka_unit_test(the_first_five_steps_have_no_speed),
         cmocka_unit_test(the_median_of_an_even_number_is_between_two),
         cmocka_unit_test(a_run_that_goes_on_has_the_losses_from_before),

@@ -364,7 +364,7 @@ static cadre_status train_or_stop(cadre_group *world, void *ctx)
     job mine = {.config = ((job *)ctx)->config};
     watcher w = {.stop_at = 1};
     if (cadre_rank(world) == 1) {
-        mine.hooks = (cadre_train_hooks){&w, NULL, ask_to_stop};
+        mine.hooks = (cadre_train_hooks){.ctx = &w, .stop_signal = ask_to_stop};
     }
     cadre_status status = train_rank(world, &mine);
     if (cadre_rank(world) == 0) {
@@ -380,6 +380,33 @@ static void one_rank_that_is_asked_stops_all(void **state)
     CHECK_OK(cadre_launch_threads(3, NULL, train_or_stop, &j, NULL));
     assert_int_equal(j.summary.steps, 1);
     assert_int_equal(j.summary.stopped_by, SIGTERM);
+}
+
+static const char *refuse_to_begin(void *ctx)
+{
+    atomic_fetch_add((atomic_int *)ctx, 1);
+    return "the folder is taken";
+}
+
+// Asked once, before anything is written; all ranks fail with its sentence.
+static void who_writes_may_refuse(void **state)
+{
+    (void)state;
+    atomic_int n_asked = 0;
+    job j = {
+        .config = small_config(),
+        .hooks = {.ctx = &n_asked, .begin = refuse_to_begin},
+    };
+    out_path("", j.config.out);
+    CHECK_FAILS(cadre_launch_threads(2, NULL, train_rank, &j, NULL),
+        CADRE_ERR_IO, "the folder is taken");
+    assert_int_equal(atomic_load(&n_asked), 1);
+    assert_int_equal(access(j.config.out, F_OK), -1);
+
+    j.config.global_batch = 0;
+    CHECK_FAILS(cadre_launch_threads(2, NULL, train_rank, &j, NULL),
+        CADRE_ERR_INVALID_ARG, "train.global_batch is 0");
+    assert_int_equal(atomic_load(&n_asked), 1);
 }
 
 // Rank 2 has another seed, or another number of steps.
@@ -675,6 +702,7 @@ int main(void)
         cmocka_unit_test(progress_is_told_step_by_step),
         cmocka_unit_test(a_stop_is_after_the_step_in_which_it_is_asked_for),
         cmocka_unit_test(one_rank_that_is_asked_stops_all),
+        cmocka_unit_test(who_writes_may_refuse),
         cmocka_unit_test(ranks_that_would_do_something_else_fail),
         cmocka_unit_test(a_trace_needs_a_folder),
         cmocka_unit_test(a_configuration_that_makes_no_sense_is_refused),
