@@ -87,6 +87,8 @@ typedef struct cadre_layer_call {
     // that waits while backward goes through other layers.
     cadre_matrix past;
     const cadre_pass *pass; // NULL if nothing is trained
+    const float *tokens;    // of the texts from their first on, CADRE_NO_TOKEN
+                            // among them; NULL if samples are none
     int64_t place; // of the first row in its text; rows of x and y that came
                    // before it lie before it.  0 but in a forward that goes on
     float *scratch;
