@@ -447,21 +447,36 @@ def turn(x):
     return torch.cat((a * c - b * s, b * c + a * s), -1)
 
 
-def attend(q, k, v, causal):
+def attend(q, k, v, causal, key_padding_mask=None):
     """As a plain program would: all scores, half of them masked away."""
     b, heads, t, d = q.shape
     share = heads // k.shape[1]
     k, v = (z.repeat_interleave(share, 1) for z in (k, v))
     s = (q @ k.transpose(-2, -1)) / math.sqrt(d)
+    hidden = torch.zeros(b, 1, t, t, dtype=torch.bool)
     if causal:
-        s = s.masked_fill(torch.ones(t, t).tril().logical_not(), float("-inf"))
-    return (s.softmax(-1) @ v).transpose(1, 2).reshape(b, t, heads * d)
+        hidden = hidden | torch.ones(t, t).tril().logical_not()
+    if key_padding_mask is not None:
+        hidden = hidden | key_padding_mask[:, None, None, :]
+    sees_none = hidden.all(-1, keepdim=True)
+    s = s.masked_fill(hidden & sees_none.logical_not(), float("-inf"))
+    p = s.softmax(-1).masked_fill(sees_none, 0)
+    return (p @ v).transpose(1, 2).reshape(b, t, heads * d)
+
+
+def padding(n, tokens):
+    """A third of the tokens are none, and of several texts the whole last."""
+    none = labels(n * tokens, 3).reshape(n, tokens) == 0
+    if n > 1:
+        none[-1] = True
+    return none
 
 
 def attention(kind, n, tokens, d, heads, kv_heads):
     i, o = d * (heads + 2 * kv_heads), d * heads
     x = values(X, (n, tokens, i), 2.0).double().requires_grad_()
-    y = attend(*heads_of(x, heads, kv_heads), kind == "causal_attention")
+    none = padding(n, tokens) if kind.startswith("padded") else None
+    y = attend(*heads_of(x, heads, kv_heads), "causal" in kind, none)
     y.backward(values(DY, tuple(y.shape)).double())
     for tensor, result in (("y", y), ("dx", x.grad)):
         show(kind, n, i, f"{o} {tokens} {heads} {kv_heads}", tensor, result, most=2000)
@@ -629,6 +644,9 @@ def text():
         attention("causal_attention", *shape)
     for shape in ((2, 7, 4, 3, 3), (1, 130, 5, 4, 1)):
         attention("attention", *shape)
+    for shape in ((2, 7, 4, 3, 3), (2, 67, 6, 6, 2), (1, 130, 5, 4, 1)):
+        attention("padded_causal_attention", *shape)
+        attention("padded_attention", *shape)
     for shape in ((1, 5), (7, 13), (33, 129)):
         rms_norm(*shape)
         gate("silu", *shape, shape[1])

@@ -214,10 +214,19 @@ typedef struct cadre_grad_listener {
 /** In place of a label: this one adds nothing to the loss. */
 enum { CADRE_NO_LABEL = -1 };
 
+/**
+ * In place of a token's number, where a text is shorter than the net's: before
+ * it, behind it or inside.  An "embedding" gives it zeros, and no token sees it
+ * in attention; one that would see such places alone gets zeros from there.
+ * Other layers know no difference, so "positions" and "rotary" count it.  Its
+ * own output means nothing: its label has to be CADRE_NO_LABEL.
+ */
+enum { CADRE_NO_TOKEN = -1 };
+
 /** What a pass is of. */
 typedef struct cadre_pass {
     const float *x;        // (n_samples, elements of a sample); of a text the
-                           // numbers of its tokens
+                           // numbers of its tokens, or CADRE_NO_TOKEN
     const int32_t *labels; // (n_samples, labels of one), in [0, n_classes) or
                            // CADRE_NO_LABEL
     int64_t n_samples;
@@ -243,7 +252,8 @@ typedef struct cadre_pass {
  * the worker has seen.
  *
  * Errors: CADRE_ERR_INVALID_ARG  the number of samples, a label, a token or the
- *                                smoothing is out of its range
+ *                                smoothing is out of its range, or
+ *                                CADRE_NO_TOKEN has a label
  *         CADRE_ERR_INTERNAL     the compute library failed
  *         CADRE_ERR_NO_MEMORY    a pass larger than those that were planned
  *         and what ready returns, at once

@@ -6,6 +6,9 @@
 // in each the heads one after another.  k and v may have fewer heads: then as
 // many neighbours of q as it takes share one of theirs.
 //
+// A key at CADRE_NO_TOKEN is seen by no query: its p is 0.  A query that sees
+// no key at all gets zeros.
+//
 // Never the whole matrix of scores: a block of queries at a time meets the keys
 // up to the last that it sees, so that what lies beyond is not computed, and
 // backward computes the scores again.
@@ -22,6 +25,7 @@
 #include "nn/exp.h"
 #include "nn/lanes.h"
 #include "nn/layer.h"
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -69,15 +73,30 @@ static cadre_status prepare(
         plan, sizeof(attention_state), n_rows, sizeof(softmax_row), out);
 }
 
-// The first `seen` scores of a row to p; those behind them to 0.
-CADRE_VECTOR_BODY void softmax_body(
-    float *s, int64_t seen, int64_t n, float scale, softmax_row *row)
+// Sets the scores of keys at CADRE_NO_TOKEN; tokens is NULL if there are none.
+CADRE_VECTOR_BODY void hide(
+    float *restrict s, const float *restrict tokens, int64_t n, float value)
 {
+    if (tokens != NULL) {
+        for (int64_t i = 0; i < n; i++) {
+            s[i] = tokens[i] < 0.0f ? value : s[i];
+        }
+    }
+}
+
+// The first `seen` scores of a row to p; those behind them to 0.
+CADRE_VECTOR_BODY void softmax_body(float *restrict s,
+    const float *restrict tokens, int64_t seen, int64_t n, float scale,
+    softmax_row *row)
+{
+    hide(s, tokens, seen, -FLT_MAX);
     float top = cadre_lanes_max(s, seen) * scale;
     for (int64_t i = 0; i < seen; i++) {
         s[i] = cadre_exp(s[i] * scale - top);
     }
-    float share = 1.0f / cadre_lanes_sum(s, seen);
+    hide(s, tokens, seen, 0.0f);
+    float sum = cadre_lanes_sum(s, seen);
+    float share = sum == 0.0f ? 0.0f : 1.0f / sum;
     for (int64_t i = 0; i < seen; i++) {
         s[i] *= share;
     }
@@ -87,30 +106,34 @@ CADRE_VECTOR_BODY void softmax_body(
     *row = (softmax_row){top, share};
 }
 CADRE_VECTOR(softmax,
-    (float *s, int64_t seen, int64_t n, float scale, softmax_row *row),
-    (s, seen, n, scale, row));
+    (float *restrict s, const float *restrict tokens, int64_t seen, int64_t n,
+        float scale, softmax_row *row),
+    (s, tokens, seen, n, scale, row));
 
 // The same p again, and dp to ds = p (dp - dp p) * scale; dp p is that of the
 // whole row, which y knows.
 CADRE_VECTOR_BODY void softmax_gradient_body(float *restrict s,
-    float *restrict dp, int64_t seen, int64_t n, float scale, softmax_row row,
-    const float *restrict y, const float *restrict dy, int64_t depth)
+    float *restrict dp, const float *restrict tokens, int64_t seen, int64_t n,
+    float scale, softmax_row row, const float *restrict y,
+    const float *restrict dy, int64_t depth)
 {
     float common = cadre_lanes_dot(y, dy, 0.0f, depth);
     for (int64_t i = 0; i < seen; i++) {
         s[i] = cadre_exp(s[i] * scale - row.top) * row.share;
         dp[i] = s[i] * (dp[i] - common) * scale;
     }
+    hide(s, tokens, seen, 0.0f);
+    hide(dp, tokens, seen, 0.0f);
     for (int64_t i = seen; i < n; i++) {
         s[i] = 0.0f;
         dp[i] = 0.0f;
     }
 }
 CADRE_VECTOR(softmax_gradient,
-    (float *restrict s, float *restrict dp, int64_t seen, int64_t n,
-        float scale, softmax_row row, const float *restrict y,
-        const float *restrict dy, int64_t depth),
-    (s, dp, seen, n, scale, row, y, dy, depth));
+    (float *restrict s, float *restrict dp, const float *restrict tokens,
+        int64_t seen, int64_t n, float scale, softmax_row row,
+        const float *restrict y, const float *restrict dy, int64_t depth),
+    (s, dp, tokens, seen, n, scale, row, y, dy, depth));
 
 // One block of queries of one head of one text.
 typedef struct block {
@@ -119,7 +142,8 @@ typedef struct block {
     int64_t first; // query, in the text
     int64_t n;     // queries
     int64_t n_keys;
-    softmax_row *rows; // of its queries
+    const float *tokens; // of the text, NULL if none is CADRE_NO_TOKEN
+    softmax_row *rows;   // of its queries
 } block;
 
 typedef enum part { QUERY, KEY, VALUE } part;
@@ -199,8 +223,8 @@ static cadre_status forward_block(
     CADRE_TRY(cadre_compute_product(plain(view(plan, b, QUERY, call->x)),
         turned(view(plan, b, KEY, call->x)), s));
     for (int64_t q = 0; q < b->n; q++) {
-        softmax[cadre_isa_in_use()](cadre_matrix_row(s, q), seen_by(plan, b, q),
-            b->n_keys, scale_of(plan), &b->rows[q]);
+        softmax[cadre_isa_in_use()](cadre_matrix_row(s, q), b->tokens,
+            seen_by(plan, b, q), b->n_keys, scale_of(plan), &b->rows[q]);
     }
     return cadre_compute_product(plain(cadre_matrix_read(s)),
         plain(view(plan, b, VALUE, call->x)), slice(plan, b, QUERY, y));
@@ -221,7 +245,7 @@ static cadre_status backward_block(
         plain(dy), turned(view(plan, b, VALUE, call->x)), dp));
     for (int64_t q = 0; q < b->n; q++) {
         softmax_gradient[cadre_isa_in_use()](cadre_matrix_row(s, q),
-            cadre_matrix_row(dp, q), seen_by(plan, b, q), b->n_keys,
+            cadre_matrix_row(dp, q), b->tokens, seen_by(plan, b, q), b->n_keys,
             scale_of(plan), b->rows[q], cadre_matrix_view_row(y, q),
             cadre_matrix_view_row(dy, q), y.columns);
     }
@@ -261,21 +285,41 @@ static cadre_status each_block_of_head(const cadre_layer_call *call,
     return CADRE_OK;
 }
 
+// The first n tokens of text i, if a key is hidden there.
+static const float *tokens_if_some_are_hidden(
+    const cadre_layer_call *call, int64_t i, int64_t n)
+{
+    if (call->tokens == NULL) {
+        return NULL;
+    }
+    const float *tokens = call->tokens + i * call->plan->in.tokens;
+    for (int64_t t = 0; t < n; t++) {
+        if (tokens[t] < 0.0f) {
+            return tokens;
+        }
+    }
+    return NULL;
+}
+
 static cadre_status each_block(
     const cadre_layer_call *call, cadre_matrix to, block_work work)
 {
-    const int64_t tokens = call->plan->in.tokens;
+    const int64_t n_tokens = call->plan->in.tokens;
     const int64_t heads = call->plan->heads;
-    const int64_t texts = to.rows < tokens ? 1 : to.rows / tokens;
+    const int64_t texts = to.rows < n_tokens ? 1 : to.rows / n_tokens;
     const int64_t end = call->place + to.rows / texts;
     softmax_row *rows = rows_of(call->state);
-    for (int64_t i = 0; i < texts * heads; i++) {
-        const block head = {
-            .first_row = i / heads * tokens - call->place,
-            .head = i % heads,
-            .rows = rows + i * tokens,
-        };
-        CADRE_TRY(each_block_of_head(call, &head, end, to, work));
+    for (int64_t i = 0; i < texts; i++) {
+        const float *tokens = tokens_if_some_are_hidden(call, i, end);
+        for (int64_t h = 0; h < heads; h++, rows += n_tokens) {
+            const block head = {
+                .first_row = i * n_tokens - call->place,
+                .head = h,
+                .tokens = tokens,
+                .rows = rows,
+            };
+            CADRE_TRY(each_block_of_head(call, &head, end, to, work));
+        }
     }
     return CADRE_OK;
 }

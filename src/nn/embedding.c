@@ -3,6 +3,7 @@
 // "embedding": y = W[x], a row of W (vocabulary, O) for each token.
 // "positions": y = x + W[t], with W (tokens of a text, O) and t the place of the
 // token in its text.
+// CADRE_NO_TOKEN has zeros in place of its row, and that gives no gradient.
 //
 // Gradients of rows are added in the order of the tokens (docs/numerics.md
 // section 7).
@@ -55,7 +56,7 @@ static void describe(
     snprintf(param->name, sizeof(param->name), "%s.weight", plan->name);
 }
 
-// In its range, as forward has seen.
+// In its range, or CADRE_NO_TOKEN, as forward has seen.
 static int64_t token_of(const cadre_layer_call *call, int64_t row)
 {
     return (int64_t)*cadre_matrix_view_row(call->x, row);
@@ -66,7 +67,8 @@ static cadre_status check_tokens(const cadre_layer_call *call)
     const float vocabulary = (float)call->plan->vocabulary;
     for (int64_t n = 0; n < call->x.rows; n++) {
         float token = *cadre_matrix_view_row(call->x, n);
-        if (!(token >= 0.0f && token < vocabulary)) {
+        bool known = token >= 0.0f && token < vocabulary;
+        if (!known && token != (float)CADRE_NO_TOKEN) {
             return cadre_fail(CADRE_ERR_INVALID_ARG,
                 "token %lld of a pass is %g; there are %lld, from 0",
                 (long long)n, (double)token, (long long)call->plan->vocabulary);
@@ -84,9 +86,14 @@ static cadre_status look_up(const cadre_layer_call *call, cadre_matrix y)
 {
     CADRE_TRY(check_tokens(call));
     for (int64_t n = 0; n < y.rows; n++) {
-        memcpy(cadre_matrix_row(y, n),
-            call->params[0] + token_of(call, n) * y.columns,
-            (size_t)y.columns * sizeof(*y.data));
+        const int64_t token = token_of(call, n);
+        const size_t nbytes = (size_t)y.columns * sizeof(*y.data);
+        if (token == CADRE_NO_TOKEN) {
+            memset(cadre_matrix_row(y, n), 0, nbytes);
+        } else {
+            memcpy(cadre_matrix_row(y, n), call->params[0] + token * y.columns,
+                nbytes);
+        }
     }
     return CADRE_OK;
 }
@@ -107,8 +114,11 @@ static cadre_status add_gradients(const cadre_layer_call *call,
     int64_t width = call->dy.columns;
     memset(grad, 0, (size_t)(call->plan->vocabulary * width) * sizeof(*grad));
     for (int64_t n = 0; n < call->dy.rows; n++) {
-        cadre_row_add(grad + which(call, n) * width,
-            cadre_matrix_view_row(call->dy, n), width);
+        const int64_t row = which(call, n);
+        if (row != CADRE_NO_TOKEN) {
+            cadre_row_add(
+                grad + row * width, cadre_matrix_view_row(call->dy, n), width);
+        }
     }
     return CADRE_OK;
 }

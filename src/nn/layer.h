@@ -47,7 +47,8 @@ struct cadre_layer_plan {
     bool lends;                   // its parameter is used by a later layer too
     bool then_relu;               // its forward does the ReLU that follows
     bool done;                    // a ReLU that its predecessor's forward does
-    bool masked;                  // and its backward too
+    bool masked;                  // a ReLU whose backward another layer does
+    bool masks;                   // that of the ReLU before it
     int first_param;              // its first parameter in the net
     int n_params;                 // as its kind has, or fewer; set by plan()
     bool passes_down;             // its input's gradient is wanted
@@ -87,6 +88,8 @@ typedef struct cadre_layer_call {
     // that waits while backward goes through other layers.
     cadre_matrix past;
     const cadre_pass *pass; // NULL if nothing is trained
+    const float *tokens;    // of the texts from their first on, CADRE_NO_TOKEN
+                            // among them; NULL if samples are none
     int64_t place; // of the first row in its text; rows of x and y that came
                    // before it lie before it.  0 but in a forward that goes on
     float *scratch;
@@ -141,6 +144,9 @@ struct cadre_layer_ops {
 
     // Its backward does that ReLU's, too, so dy comes from behind the ReLU.
     bool masks_gradient;
+
+    // Its backward does that of a ReLU before it, if plan->masks.
+    bool masks_input;
 
     /** (optional) The block that x must have; NULL: any. */
     int64_t (*input_block)(const cadre_layer *layer, cadre_shape in);

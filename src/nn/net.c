@@ -69,6 +69,17 @@ static void merge_relu(cadre_net *net, cadre_layer_plan *plan)
     plan->masked = plan->done && before->ops->masks_gradient;
 }
 
+// Nor does its backward, where the layer behind it does that.
+static void merge_mask(cadre_net *net, cadre_layer_plan *plan)
+{
+    if (!plan->ops->masks_input || net->n_layers == 0) {
+        return;
+    }
+    cadre_layer_plan *before = &net->layers[net->n_layers - 1];
+    plan->masks = before->ops == &cadre_relu && !before->masked;
+    before->masked = before->masked || plan->masks;
+}
+
 // The layer whose output an "add" in this place adds, or -1.
 static int added_by(const cadre_net *net)
 {
@@ -201,6 +212,7 @@ static cadre_status plan_layer(
     CADRE_TRY(check_name(plan));
     CADRE_TRY(ops->plan(layer, plan));
     merge_relu(net, plan);
+    merge_mask(net, plan);
 
     net->n_params += plan->tied == NULL ? plan->n_params : 0;
     if (plan->n_params > 0 && net->n_layers < net->first_trained) {

@@ -21,4 +21,10 @@ struct cadre_net {
     cadre_layer_plan layers[]; // n_layers of them
 };
 
+/** Whether the net's samples are numbers of tokens. */
+static inline bool cadre_net_embeds(const cadre_net *net)
+{
+    return net->layers[0].ops == &cadre_embedding;
+}
+
 #endif // CADRE_NN_PLAN_H

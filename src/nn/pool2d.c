@@ -5,16 +5,17 @@
 // takes the gradient; one that is not a number is the highest.  Padding is
 // never the highest, and counts as zeros in the mean, as in PyTorch.  A window
 // may be the whole image.
-//
-// A plane is a block of channels: (height, width, block).  The loops over its
-// lanes are what the compiler vectorises.
 
 #include "base/fail.h"
 #include "kernel/vector.h"
 #include "nn/layer.h"
 #include <string.h>
 
-enum { WIDEST_BLOCK = 16 };
+enum { N_LANES = 8 };
+
+// In arrays of plain floats gcc keeps what is in hand in memory.
+typedef float lanes __attribute__((vector_size(N_LANES * sizeof(float))));
+typedef int32_t mask __attribute__((vector_size(N_LANES * sizeof(int32_t))));
 
 static cadre_status plan_pool(const cadre_layer *layer, cadre_layer_plan *plan)
 {
@@ -85,84 +86,114 @@ static inline window window_of(
     };
 }
 
-CADRE_VECTOR_BODY void highest(const float *restrict x, int64_t width, window w,
-    int64_t block, float *restrict y)
+// Whatever the block, channels go by in lanes: as many as there are, or one in
+// the first of them.  load() and store() are given a constant.
+CADRE_VECTOR_BODY void load(lanes *to, const float *from, int n)
 {
-    const float *first = x + (w.top * width + w.left) * block;
-    float best[WIDEST_BLOCK];
-    for (int64_t c = 0; c < block; c++) {
-        best[c] = first[c];
-    }
+    *to = (lanes){0};
+    memcpy(to, from, (size_t)n * sizeof(*from));
+}
+
+CADRE_VECTOR_BODY void store(float *to, const lanes *from, int n)
+{
+    memcpy(to, from, (size_t)n * sizeof(*to));
+}
+
+// A walk over some channels of an image: floats from cell to cell and from row
+// to row, and the channels.
+typedef struct walk {
+    int64_t step;
+    int64_t row;
+    int n;
+    bool writes; // gradients, as windows have no cell in common; else adds them
+    bool masks;  // what a ReLU made of x that is no more than 0 gets none
+} walk;
+
+CADRE_VECTOR_BODY void highest(
+    const float *restrict x, window w, walk in, float *restrict y)
+{
+    lanes best;
+    load(&best, x + w.top * in.row + w.left * in.step, in.n);
     for (int64_t h = w.top; h < w.bottom; h++) {
-        for (int64_t i = w.left; i < w.right; i++) {
-            const float *cell = x + (h * width + i) * block;
-            for (int64_t c = 0; c < block; c++) {
-                bool higher = (cell[c] > best[c]) | (cell[c] != cell[c]);
-                best[c] = higher ? cell[c] : best[c];
-            }
+        const float *cell = x + h * in.row + w.left * in.step;
+        for (int64_t i = w.left; i < w.right; i++, cell += in.step) {
+            lanes value;
+            load(&value, cell, in.n);
+            mask higher = (value > best) | (value != value);
+            best = (lanes)((higher & (mask)value) | (~higher & (mask)best));
         }
     }
-    for (int64_t c = 0; c < block; c++) {
-        y[c] = best[c];
-    }
+    store(y, &best, in.n);
 }
 
 // Adds dy to the first cell that has y's value, lane by lane.
-CADRE_VECTOR_BODY void give_to_highest(const float *restrict x, int64_t width,
-    window w, int64_t block, const float *restrict y, const float *restrict dy,
+CADRE_VECTOR_BODY void give_to_highest(const float *restrict x, window w,
+    walk in, const float *restrict y, const float *restrict dy,
     float *restrict dx)
 {
-    float left[WIDEST_BLOCK]; // of dy, to be given away
-    for (int64_t c = 0; c < block; c++) {
-        left[c] = dy[c];
+    lanes top;
+    lanes left; // of dy, to be given away
+    load(&top, y, in.n);
+    load(&left, dy, in.n);
+    if (in.masks) {
+        left = (lanes)(~(top <= 0.0f) & (mask)left);
     }
     for (int64_t h = w.top; h < w.bottom; h++) {
-        for (int64_t i = w.left; i < w.right; i++) {
-            int64_t at = (h * width + i) * block;
-            for (int64_t c = 0; c < block; c++) {
-                float value = x[at + c];
-                bool takes = (value == y[c]) | (value != value);
-                dx[at + c] += takes ? left[c] : 0.0f;
-                left[c] = takes ? 0.0f : left[c];
+        int64_t at = h * in.row + w.left * in.step;
+        for (int64_t i = w.left; i < w.right; i++, at += in.step) {
+            lanes value;
+            lanes sum = {0};
+            load(&value, x + at, in.n);
+            if (!in.writes) {
+                load(&sum, dx + at, in.n);
             }
+            mask takes = (value == top) | (value != value);
+            sum += (lanes)(takes & (mask)left);
+            left = (lanes)(~takes & (mask)left);
+            store(dx + at, &sum, in.n);
         }
     }
 }
 
-CADRE_VECTOR_BODY void mean(const float *restrict x, int64_t width, window w,
-    int64_t block, float n_cells, float *restrict y)
+CADRE_VECTOR_BODY void mean(const float *restrict x, window w, walk in,
+    float n_cells, float *restrict y)
 {
-    float sum[WIDEST_BLOCK] = {0};
+    lanes sum = {0};
     for (int64_t h = w.top; h < w.bottom; h++) {
-        for (int64_t i = w.left; i < w.right; i++) {
-            const float *cell = x + (h * width + i) * block;
-            for (int64_t c = 0; c < block; c++) {
-                sum[c] += cell[c];
-            }
+        const float *cell = x + h * in.row + w.left * in.step;
+        for (int64_t i = w.left; i < w.right; i++, cell += in.step) {
+            lanes value;
+            load(&value, cell, in.n);
+            sum += value;
         }
     }
-    for (int64_t c = 0; c < block; c++) {
-        y[c] = sum[c] / n_cells;
-    }
+    sum /= n_cells;
+    store(y, &sum, in.n);
 }
 
-CADRE_VECTOR_BODY void give_to_all(int64_t width, window w, int64_t block,
-    float n_cells, const float *restrict dy, float *restrict dx)
+CADRE_VECTOR_BODY void give_to_all(window w, walk in, float n_cells,
+    const float *restrict dy, float *restrict dx)
 {
+    lanes share;
+    load(&share, dy, in.n);
+    share /= n_cells;
     for (int64_t h = w.top; h < w.bottom; h++) {
-        for (int64_t i = w.left; i < w.right; i++) {
-            float *cell = dx + (h * width + i) * block;
-            for (int64_t c = 0; c < block; c++) {
-                cell[c] += dy[c] / n_cells;
+        float *cell = dx + h * in.row + w.left * in.step;
+        for (int64_t i = w.left; i < w.right; i++, cell += in.step) {
+            lanes sum = {0};
+            if (!in.writes) {
+                load(&sum, cell, in.n);
             }
+            sum += share;
+            store(cell, &sum, in.n);
         }
     }
 }
 
-// What is done with each window of a plane.
+// What is done with each window of an image.
 typedef enum action { HIGHEST, GIVE_TO_HIGHEST, MEAN, GIVE_TO_ALL } action;
 
-// A plane's data; an action uses what it needs.
+// Some channels' data; an action uses what it needs.
 typedef struct plane {
     const float *x;
     const float *y;
@@ -170,35 +201,55 @@ typedef struct plane {
     float *out; // y of HIGHEST and MEAN, else dx
 } plane;
 
-// what is a constant where this is called, so that there is no choice left in
-// the innermost code.  The block is none: gcc would unroll the loops over lanes,
-// and then vectorise nothing.
+// what and n, the channels, are constants where this is called, so that there
+// is no choice left in the innermost code.
 CADRE_VECTOR_BODY void slide(
-    const cadre_layer_plan *plan, action what, const plane *p)
+    const cadre_layer_plan *plan, action what, int n, const plane *p)
 {
-    const int64_t block = plan->in.block;
-    const int64_t width = plan->in.width;
+    const int64_t step = plan->in.block;
+    const walk in = {
+        .step = step,
+        .row = plan->in.width * step,
+        .n = n,
+        .writes = plan->stride >= plan->kernel,
+        .masks = plan->masks,
+    };
     const float n_cells = cells_of(plan);
     int64_t at = 0;
     for (int64_t row = 0; row < plan->out.height; row++) {
-        for (int64_t i = 0; i < plan->out.width; i++, at += block) {
+        for (int64_t i = 0; i < plan->out.width; i++, at += step) {
             window w = window_of(plan, row, i);
             switch (what) {
             case HIGHEST:
-                highest(p->x, width, w, block, p->out + at);
+                highest(p->x, w, in, p->out + at);
                 break;
             case GIVE_TO_HIGHEST:
-                give_to_highest(
-                    p->x, width, w, block, p->y + at, p->dy + at, p->out);
+                give_to_highest(p->x, w, in, p->y + at, p->dy + at, p->out);
                 break;
             case MEAN:
-                mean(p->x, width, w, block, n_cells, p->out + at);
+                mean(p->x, w, in, n_cells, p->out + at);
                 break;
             case GIVE_TO_ALL:
-                give_to_all(width, w, block, n_cells, p->dy + at, p->out);
+                give_to_all(w, in, n_cells, p->dy + at, p->out);
                 break;
             }
         }
+    }
+}
+
+// Channels that go by at a time.
+static inline int channels_at_once(const cadre_layer_plan *plan)
+{
+    return plan->in.block % N_LANES == 0 ? N_LANES : 1;
+}
+
+CADRE_VECTOR_BODY void slide_lanes(
+    const cadre_layer_plan *plan, action what, const plane *p)
+{
+    if (channels_at_once(plan) == N_LANES) {
+        slide(plan, what, N_LANES, p);
+    } else {
+        slide(plan, what, 1, p);
     }
 }
 
@@ -207,58 +258,75 @@ CADRE_VECTOR_BODY void pool_body(
 {
     switch (what) {
     case HIGHEST:
-        slide(plan, HIGHEST, p);
+        slide_lanes(plan, HIGHEST, p);
         break;
     case GIVE_TO_HIGHEST:
-        slide(plan, GIVE_TO_HIGHEST, p);
+        slide_lanes(plan, GIVE_TO_HIGHEST, p);
         break;
     case MEAN:
-        slide(plan, MEAN, p);
+        slide_lanes(plan, MEAN, p);
         break;
     case GIVE_TO_ALL:
-        slide(plan, GIVE_TO_ALL, p);
+        slide_lanes(plan, GIVE_TO_ALL, p);
         break;
     }
 }
 CADRE_VECTOR(pool, (const cadre_layer_plan *plan, action what, const plane *p),
     (plan, what, p));
 
+// Where some channels of an image begin, of its shape.
+static int64_t begin_of(cadre_shape s, int64_t channel)
+{
+    return channel / s.block * s.block * s.height * s.width + channel % s.block;
+}
+
 static cadre_status forward(
     const cadre_layer_call *call, action what, cadre_matrix y)
 {
     const cadre_layer_plan *plan = call->plan;
-    const int64_t x_step = plan->in.height * plan->in.width * plan->in.block;
-    const int64_t y_step = plan->out.height * plan->out.width * plan->out.block;
+    const int64_t channels = cadre_shape_blocks(plan->in) * plan->in.block;
     for (int64_t n = 0; n < y.rows; n++) {
         const float *x = cadre_matrix_view_row(call->x, n);
         float *out = cadre_matrix_row(y, n);
-        for (int64_t b = 0; b < cadre_shape_blocks(plan->in); b++) {
-            const plane p = {.x = x + b * x_step, .out = out + b * y_step};
+        for (int64_t c = 0; c < channels; c += channels_at_once(plan)) {
+            const plane p = {
+                .x = x + begin_of(plan->in, c),
+                .out = out + begin_of(plan->out, c),
+            };
             pool[cadre_isa_in_use()](plan, what, &p);
         }
     }
     return CADRE_OK;
 }
 
+// Whether each cell is in one window and no more.
+static bool covers_all(const cadre_layer_plan *plan)
+{
+    return plan->stride == plan->kernel && plan->padding == 0 &&
+           plan->in.height == plan->out.height * plan->kernel &&
+           plan->in.width == plan->out.width * plan->kernel;
+}
+
 static cadre_status input_gradient(
     const cadre_layer_call *call, action what, cadre_matrix dx)
 {
     const cadre_layer_plan *plan = call->plan;
-    const int64_t x_step = plan->in.height * plan->in.width * plan->in.block;
-    const int64_t y_step = plan->out.height * plan->out.width * plan->out.block;
+    const int64_t channels = cadre_shape_blocks(plan->in) * plan->in.block;
     for (int64_t n = 0; n < dx.rows; n++) {
         const float *x = cadre_matrix_view_row(call->x, n);
         const float *y = cadre_matrix_view_row(call->y, n);
         const float *dy = cadre_matrix_view_row(call->dy, n);
         float *out = cadre_matrix_row(dx, n);
-        for (int64_t b = 0; b < cadre_shape_blocks(plan->in); b++) {
+        if (!covers_all(plan)) {
+            memset(out, 0, (size_t)dx.columns * sizeof(*out));
+        }
+        for (int64_t c = 0; c < channels; c += channels_at_once(plan)) {
             const plane p = {
-                .x = x + b * x_step,
-                .y = y + b * y_step,
-                .dy = dy + b * y_step,
-                .out = out + b * x_step,
+                .x = x + begin_of(plan->in, c),
+                .y = y + begin_of(plan->out, c),
+                .dy = dy + begin_of(plan->out, c),
+                .out = out + begin_of(plan->in, c),
             };
-            memset(p.out, 0, (size_t)x_step * sizeof(float));
             pool[cadre_isa_in_use()](plan, what, &p);
         }
     }
@@ -290,6 +358,7 @@ const cadre_layer_ops cadre_maxpool2d = {
     .takes = CADRE_TAKES_WINDOW,
     .on = CADRE_ON_IMAGES,
     .keeps_output = true,
+    .masks_input = true,
     .plan = plan_pool,
     .forward = max_forward,
     .input_gradient = max_gradient,

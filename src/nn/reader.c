@@ -18,6 +18,7 @@ struct cadre_net_reader {
     size_t scratch_count;       // that the layer wants that wants most
     float *block;               // all that follows lies in it
     float *scratch;
+    float *tokens;    // of the whole text, as far as it was read
     float *outputs[]; // of each layer: of a whole text where attention reads
                       // them, else of the rows that go through
 };
@@ -72,7 +73,7 @@ static cadre_status make_room(cadre_net_reader *r)
         return CADRE_ERR_NO_MEMORY;
     }
     CADRE_TRY(prepare_states(r));
-    size_t count = r->scratch_count;
+    size_t count = r->scratch_count + (size_t)net->input.tokens;
     for (int l = 0; l < net->n_layers; l++) {
         count +=
             (size_t)(rows_of(net, l) * cadre_shape_stride(net->layers[l].out));
@@ -87,6 +88,7 @@ static cadre_status make_room(cadre_net_reader *r)
         at += rows_of(net, l) * cadre_shape_stride(net->layers[l].out);
     }
     r->scratch = at;
+    r->tokens = at + r->scratch_count;
     return CADRE_OK;
 }
 
@@ -162,8 +164,9 @@ static void copy(cadre_matrix from, cadre_matrix to)
     }
 }
 
-static cadre_status read_rows(cadre_net_reader *r, const float *const *params,
-    const float *tokens, int64_t n_rows)
+// The tokens are in their place.
+static cadre_status read_rows(
+    cadre_net_reader *r, const float *const *params, int64_t n_rows)
 {
     for (int l = 0; l < r->net->n_layers; l++) {
         const cadre_layer_plan *plan = &r->net->layers[l];
@@ -176,8 +179,10 @@ static cadre_status read_rows(cadre_net_reader *r, const float *const *params,
             .plan = plan,
             .state = r->states[l],
             .params = params + plan->first_param,
-            .x = l == 0 ? (cadre_matrix_view){tokens, n_rows, 1, 1}
-                        : cadre_matrix_read(output_of(r, l - 1, n_rows)),
+            .tokens = cadre_net_embeds(r->net) ? r->tokens : NULL,
+            .x = l == 0
+                     ? (cadre_matrix_view){r->tokens + r->place, n_rows, 1, 1}
+                     : cadre_matrix_read(output_of(r, l - 1, n_rows)),
             .place = r->place,
             .scratch = r->scratch,
         };
@@ -200,11 +205,13 @@ cadre_status cadre_net_reader_read(cadre_net_reader *reader,
             (long long)reader->place, (long long)most);
     }
     cadre_thread_plain_floats();
+    memcpy(reader->tokens + reader->place, tokens,
+        (size_t)n_tokens * sizeof(*tokens));
     const int last = reader->net->n_layers - 1;
     for (int64_t done = 0; done < n_tokens;) {
         int64_t left = n_tokens - done;
         int64_t n_rows = left < MOST_ROWS ? left : MOST_ROWS;
-        CADRE_TRY(read_rows(reader, params, tokens + done, n_rows));
+        CADRE_TRY(read_rows(reader, params, n_rows));
         *scores = cadre_matrix_row(output_of(reader, last, n_rows), n_rows - 1);
         reader->place += n_rows;
         done += n_rows;

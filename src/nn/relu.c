@@ -43,7 +43,8 @@ static cadre_status input_gradient(
     const cadre_layer_call *call, cadre_matrix dx)
 {
     if (call->plan->masked) {
-        return CADRE_OK; // dx is dy
+        cadre_matrix_copy(call->dy, dx);
+        return CADRE_OK;
     }
     for (int64_t n = 0; n < dx.rows; n++) {
         float *row = copied(cadre_matrix_row(dx, n),

@@ -268,6 +268,7 @@ static cadre_layer_call call_of(const journey *j, int layer, direction which)
         .plan = plan,
         .state = j->states[layer],
         .params = j->params + plan->first_param,
+        .tokens = cadre_net_embeds(j->net) ? j->samples.data : NULL,
         .x = layer == 0 ? j->samples
                         : cadre_matrix_read(output_of(j, layer - 1, which)),
         .pass = j->pass,
@@ -364,6 +365,13 @@ static cadre_matrix_view scores(const journey *j)
     return cadre_matrix_read(output_of(j, j->net->n_layers - 1, FORWARD));
 }
 
+// Whether a row of the pass is what fills up a text.
+static bool is_no_token(const journey *j, int64_t row)
+{
+    return cadre_net_embeds(j->net) &&
+           *cadre_matrix_view_row(j->samples, row) == (float)CADRE_NO_TOKEN;
+}
+
 static cadre_status check_labels(
     const journey *j, const int32_t *labels, float label_smoothing)
 {
@@ -378,6 +386,12 @@ static cadre_status check_labels(
             return cadre_fail(CADRE_ERR_INVALID_ARG,
                 "label %lld of a pass is %d; there are %lld classes, from 0",
                 (long long)n, (int)labels[n], (long long)j->net->n_classes);
+        }
+        if (labels[n] != CADRE_NO_LABEL && is_no_token(j, n)) {
+            return cadre_fail(CADRE_ERR_INVALID_ARG,
+                "label %lld of a pass is %d, but there is no token: "
+                "CADRE_NO_LABEL is possible",
+                (long long)n, (int)labels[n]);
         }
     }
     return CADRE_OK;

@@ -342,10 +342,11 @@ static void a_prediction_drops_nothing(void **state)
     cadre_net_destroy(net);
 }
 
-// x, y and dx of a 2 x 4 image in two windows.
-static void pool_max(const float *x, const float *dy, float *y, float *dx)
+// x, y and dx of a 2 x 4 image in two windows, behind a ReLU or not.
+static void pool_max(
+    const float *x, const float *dy, bool relu, float *y, float *dx)
 {
-    cadre_layer_plan plan = {.in = {1, 2, 4, 1, 0}};
+    cadre_layer_plan plan = {.in = {1, 2, 4, 1, 0}, .masks = relu};
     const cadre_layer layer = {.kind = "maxpool2d", .kernel = 2};
     CHECK_OK(cadre_maxpool2d.plan(&layer, &plan));
     const cadre_matrix out = {y, 1, 2, 2};
@@ -365,7 +366,7 @@ static void the_first_of_equal_elements_takes_the_gradient(void **state)
     const float dy[] = {2, 3};
     float y[2];
     float dx[8];
-    pool_max(x, dy, y, dx);
+    pool_max(x, dy, false, y, dx);
     const float wanted[] = {0, 2, 3, 0, /**/ 0, 0, 0, 0};
     assert_true(y[0] == 7.0f && y[1] == 5.0f);
     assert_memory_equal(dx, wanted, sizeof(wanted));
@@ -378,9 +379,23 @@ static void pooling_does_not_hide_nan(void **state)
     const float dy[] = {2, 3};
     float y[2];
     float dx[8];
-    pool_max(x, dy, y, dx);
-    assert_true(isnan(y[0]) && y[1] == 5.0f);
-    assert_true(dx[4] == 2.0f && dx[2] == 3.0f);
+    for (int relu = 0; relu < 2; relu++) {
+        pool_max(x, dy, relu == 1, y, dx);
+        assert_true(isnan(y[0]) && y[1] == 5.0f);
+        assert_true(dx[4] == 2.0f && dx[2] == 3.0f);
+    }
+}
+
+static void what_a_relu_cut_off_takes_no_gradient(void **state)
+{
+    (void)state;
+    const float x[] = {0, 0, 0, 0, /**/ 0, 0, 0, 1};
+    const float dy[] = {2, 3};
+    float y[2];
+    float dx[8];
+    pool_max(x, dy, true, y, dx);
+    const float wanted[] = {0, 0, 0, 0, /**/ 0, 0, 0, 3};
+    assert_memory_equal(dx, wanted, sizeof(wanted));
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -396,6 +411,7 @@ int main(void)
         cmocka_unit_test(a_prediction_drops_nothing),
         cmocka_unit_test(the_first_of_equal_elements_takes_the_gradient),
         cmocka_unit_test(pooling_does_not_hide_nan),
+        cmocka_unit_test(what_a_relu_cut_off_takes_no_gradient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

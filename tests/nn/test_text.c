@@ -20,6 +20,7 @@ typedef struct trial {
     float *dy;
     float *dx;
     float *scratch;
+    float *tokens; // of a text that is padded, else NULL
     int64_t n_rows;
 } trial;
 
@@ -28,10 +29,16 @@ static cadre_matrix matrix(float *data, int64_t rows, int64_t columns)
     return (cadre_matrix){data, rows, columns, columns};
 }
 
+static bool is_padded(const reference *r)
+{
+    return strncmp(r->kind, "padded_", strlen("padded_")) == 0;
+}
+
 static void plan_alone(const reference *r, trial *t)
 {
     bool embeds = strcmp(r->kind, "embedding") == 0;
-    const cadre_layer layer = {.kind = r->kind,
+    const cadre_layer layer = {
+        .kind = r->kind + (is_padded(r) ? strlen("padded_") : 0),
         .width = embeds ? r->o : 0,
         .vocabulary = embeds ? r->i : 0,
         .heads = r->heads,
@@ -65,6 +72,20 @@ static void fill_input(const reference *r, trial *t)
     formula_fill(FORMULA_X, count, scale, t->x);
 }
 
+// A third of the tokens are none, and of several texts the whole last.
+static void pad(const reference *r, trial *t)
+{
+    int32_t *draws = cadre_alloc_array((size_t)t->n_rows, sizeof(*draws));
+    assert_non_null(draws);
+    formula_labels((size_t)t->n_rows, 3, draws);
+    t->tokens = floats((size_t)t->n_rows);
+    for (int64_t k = 0; k < t->n_rows; k++) {
+        bool last = r->n > 1 && k / r->tokens == r->n - 1;
+        t->tokens[k] = last || draws[k] == 0 ? (float)CADRE_NO_TOKEN : 7.0f;
+    }
+    cadre_free(draws);
+}
+
 static size_t param_count(const trial *t, int p)
 {
     cadre_net_param param = {.count = 1};
@@ -80,6 +101,9 @@ static void begin(const reference *r, trial *t)
     plan_alone(r, t);
     t->n_rows = r->n * cadre_shape_rows(t->plan.in);
     fill_input(r, t);
+    if (is_padded(r)) {
+        pad(r, t);
+    }
     size_t n_out = (size_t)(t->n_rows * r->o);
     t->y = floats(n_out);
     t->dy = floats(n_out);
@@ -102,8 +126,8 @@ static void end(trial *t)
     if (t->plan.ops->release != NULL) {
         t->plan.ops->release(t->state);
     }
-    float *all[] = {
-        t->params[0], t->params[1], t->x, t->y, t->dy, t->dx, t->scratch};
+    float *all[] = {t->params[0], t->params[1], t->x, t->y, t->dy, t->dx,
+        t->scratch, t->tokens};
     for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++) {
         cadre_free(all[k]);
     }
@@ -120,6 +144,7 @@ static cadre_layer_call call_of(const trial *t)
         .x = cadre_matrix_read(matrix(t->x, t->n_rows, in)),
         .y = cadre_matrix_read(matrix(t->y, t->n_rows, out)),
         .dy = cadre_matrix_read(matrix(t->dy, t->n_rows, out)),
+        .tokens = t->tokens,
         .scratch = t->scratch,
     };
 }
@@ -209,7 +234,7 @@ static void layers_alone_agree(void **state)
     }
     fclose(file);
     assert_int_equal(
-        seen, 3 * 2 + 3 * 4 + 2 + 3 + 7 * 2 + 3 * (3 + 2 + 2) + 2 * 2 + 3 * 2);
+        seen, 3 * 2 + 3 * 4 + 2 + 3 + 13 * 2 + 3 * (3 + 2 + 2) + 2 * 2 + 3 * 2);
 }
 
 static void check_variants(const reference *r, size_t n_in, size_t n_out)
@@ -255,6 +280,19 @@ static void every_variant_has_the_same_bits(void **state)
             .tokens = 97,
             .heads = 3},
         {.kind = "attention",
+            .n = 1,
+            .i = 8 * 7,
+            .o = 4 * 7,
+            .tokens = 97,
+            .heads = 4,
+            .kv_heads = 2},
+        {.kind = "padded_causal_attention",
+            .n = 2,
+            .i = 3 * 21,
+            .o = 21,
+            .tokens = 97,
+            .heads = 3},
+        {.kind = "padded_attention",
             .n = 1,
             .i = 8 * 7,
             .o = 4 * 7,

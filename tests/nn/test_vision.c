@@ -382,6 +382,55 @@ static void passes_add_what_they_give_to_the_buffers(void **state)
     training_finish(&t);
 }
 
+// The gradients of convolution, ReLU and max-pooling, the last two twice.
+static void train_pools(bool meet, int64_t kernel, training *t)
+{
+    const cadre_layer relu = {.kind = "relu"};
+    // It does nothing, and is between them.
+    const cadre_layer apart = {.kind = "avgpool2d", .kernel = 1};
+    const cadre_layer conv = {.kind = "conv2d",
+        .name = "conv",
+        .width = 5,
+        .kernel = kernel,
+        .padding = kernel / 2};
+    const cadre_layer wide = {
+        .kind = "maxpool2d", .kernel = 3, .stride = 2, .padding = 1};
+    const cadre_layer narrow = {.kind = "maxpool2d", .kernel = 2};
+    const cadre_layer fc = {.kind = "linear", .name = "fc", .width = 10};
+    const cadre_layer together[] = {conv, relu, wide, relu, narrow, fc};
+    const cadre_layer between[] = {
+        conv, relu, apart, wide, relu, apart, narrow, fc};
+    cadre_net *net;
+    const cadre_shape image = {1, SIDE, SIDE, 1, 0};
+    CHECK_OK(cadre_net_create(
+        meet ? together : between, meet ? 6 : 8, image, 10, &net));
+    training_start(t, net, BATCH, BATCH);
+    for (int p = 0; p < t->n_params; p++) {
+        cadre_net_initialize(net, 1, p, t->params[p]);
+    }
+    static float x[BATCH * PIXELS];
+    formula_fill(FORMULA_X, BATCH * PIXELS, 1.0f, x);
+    run_passes(t, x, 2);
+}
+
+// Max-pooling does the backward of a ReLU before it.
+static void a_pooling_behind_a_relu_changes_no_bit(void **state)
+{
+    (void)state;
+    for (int64_t kernel = 3; kernel <= 9; kernel += 6) {
+        training meeting;
+        training apart;
+        train_pools(true, kernel, &meeting);
+        train_pools(false, kernel, &apart);
+        for (int p = 0; p < meeting.n_params; p++) {
+            assert_memory_equal(meeting.grads[p], apart.grads[p],
+                meeting.counts[p] * sizeof(float));
+        }
+        training_finish(&meeting);
+        training_finish(&apart);
+    }
+}
+
 static void refuses_what_makes_no_sense(void **state)
 {
     (void)state;
@@ -438,6 +487,7 @@ int main(void)
         cmocka_unit_test(places_without_a_channel_stay_zero),
         cmocka_unit_test(a_constant_channel_is_no_division_by_zero),
         cmocka_unit_test(passes_add_what_they_give_to_the_buffers),
+        cmocka_unit_test(a_pooling_behind_a_relu_changes_no_bit),
         cmocka_unit_test(refuses_what_makes_no_sense),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
