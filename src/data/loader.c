@@ -11,9 +11,9 @@
 
 enum { SLOTS = 2, MOST_THREADS = 256 };
 
-// One step's samples.  Blocks of leaves lie at fixed distances, so that a leaf is
-// found without a table; the leaves of a block, of which many may be empty, one
-// behind the other.  Written by the loader's threads until no sample is
+// One step's samples.  Blocks of leaves lie at fixed distances, so that a leaf
+// is found without a table; the leaves of a block, of which many may be empty,
+// one behind the other.  Written by the loader's threads until no sample is
 // missing, read by others from then until the step counts as released.
 typedef struct slot {
     int64_t n_missing; // samples, guarded by the loader's mu
@@ -55,8 +55,8 @@ struct cadre_loader {
     cadre_thread threads[];
 };
 
-// Where a sample of this rank's leaf lies in a slot, in samples; it is given as a
-// place in the batch.
+// Where a sample of this rank's leaf lies in a slot, in samples; it is given as
+// a place in the batch.
 static int64_t place_in_slot(
     const cadre_loader *loader, const slot *s, int leaf, int64_t sample)
 {

@@ -349,8 +349,8 @@ static bool saves(const run *r, const step_view *s)
 }
 
 // After the last step and its evaluation: a run that ends with parameters that
-// are no numbers is no success, and its checkpoint must not take the place of one
-// that is of use.
+// are no numbers is no success, and its checkpoint must not take the place of
+// one that is of use.
 static cadre_status check_end(const run *r)
 {
     bool sound =
