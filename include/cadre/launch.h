@@ -50,8 +50,8 @@ typedef struct cadre_launch_result {
  * When one fails, the others get 500 ms to report, then SIGTERM, then SIGKILL.
  * SIGINT and SIGTERM to this process are passed on; at the second one the ranks
  * are killed.  Ranks die with this process, however it dies.  Their standard
- * output and error come out of this process's; when nobody reads there any more,
- * the ranks are ended.
+ * output and error come out of this process's; when nobody reads there any
+ * more, the ranks are ended.
  *
  * The result says how the ranks ended; the status, whether they could be run.
  * Threads: the only one of its process that waits for children.

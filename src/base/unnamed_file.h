@@ -12,9 +12,9 @@
 #include <stdint.h>
 
 /**
- * Makes one of nbytes, at least 1, all zero, for reading and writing by its owner alone.  It
- * has its room, so that writing into it later does not fill a disk.  *fd is for
- * close(), and not handed to children.
+ * Makes one of nbytes, at least 1, all zero, for reading and writing by its
+ * owner alone.  It has its room, so that writing into it later does not fill a
+ * disk.  *fd is for close(), and not handed to children.
  *
  * Errors: CADRE_ERR_IO  says the folder, the bytes and the reason
  *         CADRE_ERR_NO_MEMORY

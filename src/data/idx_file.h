@@ -7,9 +7,10 @@
 //     extent in 32 bits, big-endian; then the elements, the last index fastest
 //
 // What the header says is checked against what the caller expects before it is
-// believed.  The elements are read once, or kept and read by place: then they lie
-// in the file itself or, if that is gzipped, in one without a name beside it
-// (base/unnamed_file.h), so that the system holds in memory what it has room for.
+// believed.  The elements are read once, or kept and read by place: then they
+// lie in the file itself or, if that is gzipped, in one without a name beside
+// it (base/unnamed_file.h), so that the system holds in memory what it has room
+// for.
 //
 // Memory:  none for elements that are kept.
 // Threads: one thread at a time for each file; kept elements are read by any.

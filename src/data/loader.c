@@ -11,14 +11,15 @@
 
 enum { SLOTS = 2, MOST_THREADS = 256 };
 
-// One step's samples.  Its leaves lie at fixed distances, so that a leaf is
-// found without a table.  Written by the loader's threads until no sample is
+// One step's samples.  Blocks of leaves lie at fixed distances, so that a leaf
+// is found without a table; the leaves of a block, of which many may be empty,
+// one behind the other.  Written by the loader's threads until no sample is
 // missing, read by others from then until the step counts as released.
 typedef struct slot {
     int64_t n_missing; // samples, guarded by the loader's mu
     cadre_batch batch;
-    float *x;        // (n_leaves, leaf_room, sample_elements)
-    int32_t *labels; // (n_leaves, leaf_room, labels of a sample)
+    float *x;        // (n_blocks, block_room, sample_elements)
+    int32_t *labels; // (n_blocks, block_room, labels of a sample)
 } slot;
 
 // Where the threads are in what is to be read.
@@ -33,8 +34,8 @@ typedef struct cursor {
 struct cadre_loader {
     cadre_loader_options options;
     cadre_dealing dealing;
-    int n_leaves;      // of this rank
-    int64_t leaf_room; // samples of the largest leaf
+    int n_leaves;       // of this rank
+    int64_t block_room; // samples of the largest block of leaves
     slot slots[SLOTS];
 
     // Of the thread that acquires.
@@ -54,10 +55,26 @@ struct cadre_loader {
     cadre_thread threads[];
 };
 
-// Where a leaf of this rank begins in a slot, in samples.
-static int64_t leaf_place(const cadre_loader *loader, int leaf)
+// Where a sample of this rank's leaf lies in a slot, in samples; it is given as
+// a place in the batch.
+static int64_t place_in_slot(
+    const cadre_loader *loader, const slot *s, int leaf, int64_t sample)
 {
-    return cadre_dealing_leaf_index(&loader->dealing, leaf) * loader->leaf_room;
+    const cadre_dealing *d = &loader->dealing;
+    int block = cadre_dealing_leaf_index(d, leaf) / d->block;
+    int first = leaf / d->block * d->block;
+    int64_t lo;
+    int64_t hi;
+    cadre_leaf_samples(s->batch.n_samples, d->n_leaves, first, &lo, &hi);
+    return block * loader->block_room + sample - lo;
+}
+
+// Of a batch of B: ceil(B k / V), without the product's overflow.
+static int64_t largest_block(int64_t n_samples, const cadre_dealing *d)
+{
+    int64_t k = d->block < d->n_leaves ? d->block : d->n_leaves;
+    int64_t rest = n_samples % d->n_leaves * k;
+    return n_samples / d->n_leaves * k + (rest + d->n_leaves - 1) / d->n_leaves;
 }
 
 static int leaf_number(const cadre_loader *loader, int index)
@@ -120,15 +137,12 @@ static errand errand_of(const cadre_loader *loader, slot *s, const cursor *c)
 {
     const cadre_loader_options *o = &loader->options;
     int leaf = leaf_number(loader, c->leaf);
-    int64_t lo;
-    int64_t hi;
-    leaf_samples(loader, s, c->leaf, &lo, &hi);
     return (errand){
         .slot = s,
         .place.epoch = s->batch.epoch,
         .place.sample = cadre_deal_sample(o->seed, s->batch.epoch,
             o->dataset->n_samples, s->batch.first + c->next),
-        .at = leaf_place(loader, leaf) + c->next - lo,
+        .at = place_in_slot(loader, s, leaf, c->next),
     };
 }
 
@@ -213,7 +227,8 @@ static cadre_status check(const cadre_loader_options *o)
 
 static cadre_status make_slots(cadre_loader *loader)
 {
-    int64_t room = loader->n_leaves * loader->leaf_room;
+    int block = loader->dealing.block;
+    int64_t room = (loader->n_leaves + block - 1) / block * loader->block_room;
     int64_t elements = loader->options.dataset->sample_elements;
     int64_t labels = cadre_dataset_labels(loader->options.dataset);
     for (int i = 0; i < SLOTS; i++) {
@@ -246,7 +261,7 @@ cadre_status cadre_loader_create(
         (cadre_dealing){options->n_leaves, options->block, options->world_size};
     loader->n_leaves =
         cadre_dealing_rank_leaves(&loader->dealing, options->rank);
-    loader->leaf_room = (options->global_batch - 1) / options->n_leaves + 1;
+    loader->block_room = largest_block(options->global_batch, &loader->dealing);
     pthread_mutex_init(&loader->mu, NULL);
     cadre_condition_init(&loader->changed);
 
@@ -326,7 +341,7 @@ cadre_leaf_data cadre_loader_leaf(const cadre_loader *loader, int leaf)
     int64_t hi;
     cadre_leaf_samples(
         s->batch.n_samples, loader->options.n_leaves, leaf, &lo, &hi);
-    int64_t place = leaf_place(loader, leaf);
+    int64_t place = place_in_slot(loader, s, leaf, lo);
     return (cadre_leaf_data){
         .x = s->x + place * loader->options.dataset->sample_elements,
         .labels =

@@ -490,7 +490,8 @@ static int stopped_alone(const launch *l)
 // Says which output was lost, and why, if any was.
 static void describe_output(const launch *l, cadre_launch_result *result)
 {
-    bool is_error = l->output.error == 0;
+    bool is_error =
+        l->unheard ? l->output.error != EPIPE : l->output.error == 0;
     int error = is_error ? l->error.error : l->output.error;
     const char *stream = is_error ? "standard error" : "standard output";
     if (l->unheard) {

@@ -348,18 +348,19 @@ static bool saves(const run *r, const step_view *s)
            (s->last || (every > 0 && s->report.step % every == 0));
 }
 
-// A run that is at its end with parameters that are no numbers is no success,
-// and its checkpoint must not take the place of one that is of use.
-static cadre_status check_end(const run *r, const step_view *s)
+// After the last step and its evaluation: a run that ends with parameters that
+// are no numbers is no success, and its checkpoint must not take the place of
+// one that is of use.
+static cadre_status check_end(const run *r)
 {
-    bool sound = isfinite(cadre_tally_loss(&r->tally)) &&
-                 (!s->evaluated || isfinite(r->eval.loss));
+    bool sound =
+        isfinite(cadre_tally_loss(&r->tally)) && isfinite(r->eval.loss);
     return sound ? CADRE_OK
                  : cadre_fail(CADRE_ERR_NOT_FINITE,
                        "after step %" PRId64 ", the last one, the loss is not "
                        "finite: no model is written; a smaller optim.lr, or "
                        "optim.clip, may help",
-                       s->report.step);
+                       r->n_steps);
 }
 
 static cadre_status run_steps(run *r)
@@ -388,7 +389,7 @@ static cadre_status run_steps(run *r)
         }
         CADRE_TRY(log_step(r, &s));
         if (s.last && r->stopped_by == 0) {
-            CADRE_TRY(check_end(r, &s));
+            CADRE_TRY(check_end(r));
         }
         if (saves(r, &s)) {
             CADRE_TRY(save_checkpoint(r));

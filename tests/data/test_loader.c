@@ -98,7 +98,7 @@ static void ranks_share_the_samples(void **state)
         int block;
         int ranks;
     } cases[] = {{1, 1, 1}, {8, 1, 1}, {8, 4, 2}, {8, 1, 3}, {6, 2, 3},
-        {13, 1, 4}, {12, 4, 5}, {64, 2, 3}};
+        {13, 1, 4}, {12, 4, 5}, {64, 2, 3}, {1000, 8, 3}, {5, 64, 1}};
     for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
         counting data = counting_of(101); // batches of 25, and one of 1
         for (int rank = 0; rank < cases[c].ranks; rank++) {
@@ -136,14 +136,34 @@ static void short_batches_fit(void **state)
                     .global_batch = batch,
                     .n_steps = 2 * cadre_deal_steps(n, batch, false),
                     .n_leaves = leaves,
-                    .block = 1,
-                    .rank = 0,
-                    .world_size = 1,
+                    .block = 1 << batch % 3,
+                    .rank = n % 2,
+                    .world_size = 1 + n % 2,
                 };
                 run_rank(&o);
             }
         }
     }
+}
+
+static void empty_leaves_take_no_room(void **state)
+{
+    (void)state;
+    counting data = counting_of(101);
+    cadre_loader_options o = {
+        .dataset = &data.base,
+        .global_batch = 25,
+        .n_steps = 1,
+        .n_leaves = CADRE_MAX_LEAVES,
+        .block = CADRE_MAX_LEAVES / 2,
+        .rank = 1,
+        .world_size = 2,
+    };
+    uint64_t before = cadre_alloc_bytes();
+    cadre_loader *loader = NULL;
+    CHECK_OK(cadre_loader_create(&o, &loader));
+    assert_true(cadre_alloc_bytes() - before < CADRE_MAX_LEAVES);
+    cadre_loader_destroy(loader);
 }
 
 static void starts_in_the_middle(void **state)
@@ -337,6 +357,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_share_the_samples),
         cmocka_unit_test(short_batches_fit),
+        cmocka_unit_test(empty_leaves_take_no_room),
         cmocka_unit_test(starts_in_the_middle),
         cmocka_unit_test(stays_two_steps_ahead),
         cmocka_unit_test(allocates_nothing_after_the_start),
