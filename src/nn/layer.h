@@ -16,6 +16,7 @@
 #define CADRE_NN_LAYER_H
 
 #include "cadre/status.h"
+#include "nn/narrow_matrix.h"
 #include "nn/net.h"
 
 enum { CADRE_LAYER_NAME_BYTES = 48 };
@@ -51,9 +52,10 @@ struct cadre_layer_plan {
     int first_param;              // its first parameter in the net
     int n_params;                 // as its kind has, or fewer; set by plan()
     bool passes_down;             // its input's gradient is wanted
-    bool recomputed; // its output is not kept: backward computes it again
-    bool bf16;       // factors of its products are rounded to bf16
-    size_t scratch;  // floats that a call wants; set by plan()
+    bool recomputed;    // its output is not kept: backward computes it again
+    bool bf16;          // its products are of bf16 factors
+    bool wide_gradient; // but that of its weights' gradient; set by plan()
+    size_t scratch;     // floats that a call wants; set by plan()
 };
 
 /**
@@ -83,6 +85,10 @@ typedef struct cadre_layer_call {
     cadre_matrix_view x;        // (N, I); written over if it is in place
     cadre_matrix_view y;        // (N, O), backward only
     cadre_matrix_view dy;       // (N, O), backward only
+    // x and dy as factors of bf16 products, if plan->bf16, in place of x; so
+    // backward has x, and not these, for a wide gradient.
+    cadre_narrow_view narrow_x;
+    cadre_narrow_view narrow_dy;
     // Of "residual", "shortcut" and "add": what is added; backward the gradient
     // that waits while backward goes through other layers.
     cadre_matrix past;
@@ -132,6 +138,9 @@ struct cadre_layer_ops {
 
     // Its backward does not read x, as that of none in place does.
     bool forgets_input;
+
+    // It multiplies x by weights: with bf16, if that is asked for.
+    bool multiplies;
 
     // Scratch is for input_gradient() alone, but with bf16.
     bool scratch_is_late;

@@ -10,8 +10,11 @@
 // The buffers of a layer; its losses belong to the last.
 typedef enum buffer {
     OUTPUT,
-    AGAIN, // the output, computed again
+    AGAIN,  // the output, computed again
+    NARROW, // the output in bf16
+    NARROW_AGAIN,
     GRADIENT,
+    NARROW_GRADIENT,
     PAST,
     SCRATCH_FORWARD,
     SCRATCH_BACKWARD,
@@ -24,8 +27,9 @@ typedef struct survey {
     const cadre_net *net;
     size_t rows;
     const size_t *scratch; // of each layer
+    bool *narrow; // whose outputs are wanted in bf16, the samples before all
     int moment;
-    cadre_lifetime *lives; // N_BUFFERS for each layer
+    cadre_lifetime *lives; // N_BUFFERS for each of these
     cadre_places *places;  // that come of it
 } survey;
 
@@ -119,7 +123,7 @@ static owner past_owner(const cadre_net *net, int residual)
 
 static cadre_lifetime *life_of(const survey *s, owner of)
 {
-    return &s->lives[of.layer * N_BUFFERS + (int)of.what];
+    return &s->lives[(of.layer + 1) * N_BUFFERS + (int)of.what];
 }
 
 // Notes that floats of a buffer are used now.
@@ -155,6 +159,45 @@ static void use_gradient(const survey *s, int layer)
     use(s, gradient_owner(s->net, layer), activation(s, layer));
 }
 
+static bool is_recomputed(const cadre_net *net, int layer)
+{
+    return net->layers[output_owner(net, layer).layer].recomputed;
+}
+
+// Where a pass finds a layer's output in bf16: forward, or in backward.
+static owner narrow_owner(const cadre_net *net, int layer, bool backward)
+{
+    bool again = backward && is_recomputed(net, layer);
+    return (owner){
+        output_owner(net, layer).layer, again ? NARROW_AGAIN : NARROW};
+}
+
+// The same of what goes into a layer.
+static owner narrow_input(const cadre_net *net, int layer, bool backward)
+{
+    return layer == 0 ? (owner){-1, NARROW}
+                      : narrow_owner(net, layer - 1, backward);
+}
+
+static void use_narrow(const survey *s, owner of, cadre_shape shape)
+{
+    use(s, of,
+        cadre_narrow_floats(s->rows * (size_t)cadre_shape_stride(shape)));
+}
+
+// True if the layer is the last that writes to its output's memory, and that is
+// wanted in bf16.
+static bool narrows(const survey *s, int layer)
+{
+    const cadre_net *net = s->net;
+    const int of = output_owner(net, layer).layer;
+    bool goes_on = layer + 1 < net->n_layers &&
+                   net->layers[layer + 1].ops->in_place &&
+                   output_owner(net, layer + 1).layer == of;
+    return s->narrow[of + 1] && !goes_on &&
+           net->layers[layer].ops != &cadre_shortcut;
+}
+
 static bool scratch_is_late(const cadre_layer_plan *plan)
 {
     return plan->ops->scratch_is_late && !plan->bf16;
@@ -162,20 +205,23 @@ static bool scratch_is_late(const cadre_layer_plan *plan)
 
 static void forward(const survey *s, int layer)
 {
-    const cadre_layer_plan *plan = &s->net->layers[layer];
-    use_output(s, layer - 1);
+    const cadre_net *net = s->net;
+    const cadre_layer_plan *plan = &net->layers[layer];
+    if (plan->bf16) {
+        use_narrow(s, narrow_input(net, layer, false), plan->in);
+    } else {
+        use_output(s, layer - 1);
+    }
     use_output(s, layer);
     if (plan->ops == &cadre_add) {
         use_output(s, plan->partner);
     }
+    if (narrows(s, layer)) {
+        use_narrow(s, narrow_owner(net, layer, false), plan->out);
+    }
     if (!scratch_is_late(plan)) {
         use_own(s, layer, SCRATCH_FORWARD, s->scratch[layer]);
     }
-}
-
-static bool is_recomputed(const cadre_net *net, int layer)
-{
-    return net->layers[output_owner(net, layer).layer].recomputed;
 }
 
 // Where backward finds a layer's output.
@@ -220,7 +266,7 @@ static int missing_for(const survey *s, int layer)
 
 // Computes it again, with all from what was kept before it to the last that
 // shares its memory.
-static void compute_again(const survey *s, int layer)
+static void compute_again(survey *s, int layer)
 {
     const cadre_net *net = s->net;
     int last = missing_for(s, layer);
@@ -236,9 +282,16 @@ static void compute_again(const survey *s, int layer)
            output_owner(net, last + 1).layer == owner_of_last) {
         last++;
     }
-    for (int l = first; l <= last; l++) {
-        use_kept(s, l - 1);
+    for (int l = first; l <= last; l++, s->moment++) {
+        if (net->layers[l].bf16) {
+            use_narrow(s, narrow_input(net, l, true), net->layers[l].in);
+        } else {
+            use_kept(s, l - 1);
+        }
         use_kept(s, l);
+        if (narrows(s, l)) {
+            use_narrow(s, narrow_owner(net, l, true), net->layers[l].out);
+        }
         if (!scratch_is_late(&net->layers[l])) {
             use_own(s, layer, SCRATCH_BACKWARD, s->scratch[l]);
         }
@@ -257,7 +310,7 @@ static size_t largest_param(const cadre_net *net, const cadre_layer_plan *plan)
     return most;
 }
 
-static void backward(const survey *s, int layer)
+static void backward(survey *s, int layer)
 {
     const cadre_net *net = s->net;
     const cadre_layer_plan *plan = &net->layers[layer];
@@ -266,8 +319,13 @@ static void backward(const survey *s, int layer)
     if (reads_output(plan)) {
         use_kept(s, layer);
     }
-    if (reads_input(plan)) {
+    if (plan->bf16 && !plan->wide_gradient) {
+        use_narrow(s, narrow_input(net, layer, true), plan->in);
+    } else if (reads_input(plan)) {
         use_kept(s, layer - 1);
+    }
+    if (plan->bf16 && (plan->passes_down || !plan->wide_gradient)) {
+        use_narrow(s, (owner){layer, NARROW_GRADIENT}, plan->out);
     }
     if (plan->ops == &cadre_add) {
         use(s, left_owner(net, layer), activation(s, layer));
@@ -284,11 +342,22 @@ static void backward(const survey *s, int layer)
     use_own(s, layer, ADDEND, largest_param(net, plan));
 }
 
+// Whose outputs products of bf16 read.
+static void find_narrow(survey *s)
+{
+    for (int l = 0; l < s->net->n_layers; l++) {
+        if (s->net->layers[l].bf16) {
+            s->narrow[output_owner(s->net, l - 1).layer + 1] = true;
+        }
+    }
+}
+
 // The scores meet their labels; the losses of a training pass are wanted to its
 // end.
 static void walk(survey *s, bool training)
 {
     const int last = s->net->n_layers - 1;
+    find_narrow(s);
     for (int l = 0; l <= last; l++, s->moment++) {
         forward(s, l);
     }
@@ -317,6 +386,10 @@ static void set_places(const survey *s, int layer)
     cadre_layer_places *places = &s->places->layers[layer];
     places->output = offset_of(s, output_owner(net, layer));
     places->kept = offset_of(s, kept_owner(net, layer));
+    places->narrow[0] = offset_of(s, narrow_owner(net, layer, false));
+    places->narrow[1] = offset_of(s, narrow_owner(net, layer, true));
+    places->narrows = narrows(s, layer);
+    places->narrow_gradient = offset_of(s, (owner){layer, NARROW_GRADIENT});
     places->gradient = offset_of(s, gradient_owner(net, layer));
     places->scratch[0] = offset_of(s, (owner){layer, SCRATCH_FORWARD});
     places->scratch[1] = offset_of(s, (owner){layer, SCRATCH_BACKWARD});
@@ -332,22 +405,24 @@ cadre_status cadre_places_create(const cadre_net *net, int64_t n_samples,
     const size_t *scratch, bool training, cadre_places **out)
 {
     size_t n_layers = (size_t)net->n_layers;
+    size_t n_lives = (n_layers + 1) * N_BUFFERS;
     survey s = {
         .net = net,
         .rows = (size_t)(n_samples * cadre_shape_rows(net->input)),
         .scratch = scratch,
-        .lives = cadre_alloc_array(n_layers * N_BUFFERS, sizeof(s.lives[0])),
+        .narrow = cadre_alloc_array(n_layers + 1, sizeof(s.narrow[0])),
+        .lives = cadre_alloc_array(n_lives, sizeof(s.lives[0])),
     };
     s.places = cadre_alloc_flex(
         sizeof(*s.places), n_layers, sizeof(s.places->layers[0]));
     cadre_status status = CADRE_ERR_NO_MEMORY;
-    if (s.lives != NULL && s.places != NULL) {
+    if (s.narrow != NULL && s.lives != NULL && s.places != NULL) {
         walk(&s, training);
-        status = cadre_lifetimes_place(
-            s.lives, n_layers * N_BUFFERS, &s.places->count);
+        status = cadre_lifetimes_place(s.lives, n_lives, &s.places->count);
     }
     if (status == CADRE_OK) {
         s.places->losses = offset_of(&s, (owner){net->n_layers - 1, LOSSES});
+        s.places->samples = offset_of(&s, (owner){-1, NARROW});
         for (int l = 0; l < net->n_layers; l++) {
             set_places(&s, l);
         }
@@ -355,6 +430,7 @@ cadre_status cadre_places_create(const cadre_net *net, int64_t n_samples,
     } else {
         cadre_free(s.places);
     }
+    cadre_free(s.narrow);
     cadre_free(s.lives);
     return status;
 }

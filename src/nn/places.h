@@ -16,21 +16,25 @@
 
 /** Offsets in floats, of what the pass needs; else 0. */
 typedef struct cadre_layer_places {
-    size_t output;   // forward
-    size_t kept;     // the output in backward: the same, or computed again
-    size_t gradient; // of the output
-    size_t past;     // of an "add": the gradient that it leaves for later; of a
-                     // "residual": that of the way that backward went first
+    size_t output;    // forward
+    size_t kept;      // the output in backward: the same, or computed again
+    size_t narrow[2]; // the output in bf16, forward and backward
+    size_t gradient;  // of the output
+    size_t narrow_gradient; // the same in bf16
+    size_t past; // of an "add": the gradient that it leaves for later; of a
+                 // "residual": that of the way that backward went first
     size_t scratch[2]; // forward, backward
     size_t addend;     // a gradient of a parameter, before it is added
     // Layers whose outputs are computed again before this one's backward.
     int again_first;
     int again_count;
+    bool narrows; // its output is complete, and is wanted in bf16
 } cadre_layer_places;
 
 typedef struct cadre_places {
-    size_t count;  // floats that the block needs
-    size_t losses; // of each label, if it trains
+    size_t count;   // floats that the block needs
+    size_t losses;  // of each label, if it trains
+    size_t samples; // in bf16
     cadre_layer_places layers[];
 } cadre_places;
 

@@ -204,6 +204,13 @@ static cadre_matrix activation(float *data, int64_t rows, cadre_shape shape)
         data, rows, cadre_shape_columns(shape), cadre_shape_stride(shape)};
 }
 
+// The same of bf16 numbers.
+static cadre_narrow_matrix narrow(float *data, int64_t rows, cadre_shape shape)
+{
+    return (cadre_narrow_matrix){(void *)data, rows, cadre_shape_columns(shape),
+        cadre_shape_stride(shape)};
+}
+
 // What a net's passes forward and backward have in common.
 typedef struct journey {
     const cadre_net *net;
@@ -247,6 +254,17 @@ static cadre_matrix output_of(const journey *j, int layer, direction which)
         j->block + offset, j->samples.rows, j->net->layers[layer].out);
 }
 
+// The same in bf16; of the samples, before the first layer.
+static cadre_narrow_matrix narrow_of(
+    const journey *j, int layer, direction which)
+{
+    const size_t offset =
+        layer < 0 ? j->places->samples : j->places->layers[layer].narrow[which];
+    const cadre_shape shape =
+        layer < 0 ? j->net->input : j->net->layers[layer].out;
+    return narrow(j->block + offset, j->samples.rows, shape);
+}
+
 static cadre_matrix gradient_of(const journey *j, int layer)
 {
     return activation(j->block + j->places->layers[layer].gradient,
@@ -270,19 +288,35 @@ static cadre_layer_call call_of(const journey *j, int layer, direction which)
         .params = j->params + plan->first_param,
         .x = layer == 0 ? j->samples
                         : cadre_matrix_read(output_of(j, layer - 1, which)),
+        .narrow_x = cadre_narrow_read(narrow_of(j, layer - 1, which)),
         .pass = j->pass,
         .scratch = j->block + j->places->layers[layer].scratch[which],
     };
 }
 
+// A layer's forward, and what it makes in bf16 if that is wanted.
+static cadre_status make_output(
+    const journey *j, const cadre_layer_call *call, int layer, direction which)
+{
+    const cadre_matrix y = output_of(j, layer, which);
+    CADRE_TRY(call->plan->ops->forward(call, y));
+    if (j->places->layers[layer].narrows) {
+        cadre_matrix_narrow(cadre_matrix_read(y), narrow_of(j, layer, which));
+    }
+    return CADRE_OK;
+}
+
 static cadre_status forward(const journey *j)
 {
+    if (j->net->layers[0].bf16) {
+        cadre_matrix_narrow(j->samples, narrow_of(j, -1, FORWARD));
+    }
     for (int l = 0; l < j->net->n_layers; l++) {
         cadre_layer_call call = call_of(j, l, FORWARD);
         if (call.plan->ops == &cadre_add) {
             call.past = output_of(j, call.plan->partner, FORWARD);
         }
-        CADRE_TRY(call.plan->ops->forward(&call, output_of(j, l, FORWARD)));
+        CADRE_TRY(make_output(j, &call, l, FORWARD));
     }
     return CADRE_OK;
 }
@@ -295,7 +329,7 @@ static cadre_status compute_again(const journey *j, int layer)
         int l = places->again_first + i;
         cadre_layer_call call = call_of(j, l, BACKWARD);
         call.scratch = j->block + places->scratch[BACKWARD];
-        CADRE_TRY(call.plan->ops->forward(&call, output_of(j, l, BACKWARD)));
+        CADRE_TRY(make_output(j, &call, l, BACKWARD));
     }
     return CADRE_OK;
 }
@@ -335,6 +369,19 @@ static cadre_status param_gradients(const journey *j, int layer,
     return CADRE_OK;
 }
 
+// The gradient of a layer's output in bf16, if a product wants it.
+static cadre_narrow_view narrow_gradient(const journey *j, int layer)
+{
+    const cadre_layer_plan *plan = &j->net->layers[layer];
+    const cadre_narrow_matrix m =
+        narrow(j->block + j->places->layers[layer].narrow_gradient,
+            j->samples.rows, plan->out);
+    if (plan->bf16 && (plan->passes_down || !plan->wide_gradient)) {
+        cadre_matrix_narrow(cadre_matrix_read(gradient_of(j, layer)), m);
+    }
+    return cadre_narrow_read(m);
+}
+
 // Backward through all layers that have parameters, or have such below them;
 // the gradient of the net's output is there.
 static cadre_status backward(
@@ -346,6 +393,7 @@ static cadre_status backward(
         cadre_layer_call call = call_of(j, l, BACKWARD);
         call.y = cadre_matrix_read(output_of(j, l, BACKWARD));
         call.dy = cadre_matrix_read(gradient_of(j, l));
+        call.narrow_dy = narrow_gradient(j, l);
         if (call.plan->ops == &cadre_add || call.plan->ops == &cadre_residual) {
             call.past = past_gradient(j, l);
         }
