@@ -130,7 +130,8 @@ struct cadre_layer_ops {
     // its dx is computed from y and dy alone.
     bool in_place;
 
-    // Its backward reads y, so the next layer must not write over it.
+    // The next layer must not write over y: backward reads it, or, if it is
+    // passed on, what goes past layers is read again.
     bool keeps_output;
 
     // y is x untouched: they share their memory.
@@ -148,7 +149,8 @@ struct cadre_layer_ops {
     // It does the ReLU that follows, if plan->then_relu.
     bool takes_relu;
 
-    // Its backward does that ReLU's, too, so dy comes from behind the ReLU.
+    // Its backward does that ReLU's, too, so dy comes from behind the ReLU; in
+    // place it reads y for that.
     bool masks_gradient;
 
     /** (optional) The block that x must have; NULL: any. */
@@ -260,6 +262,12 @@ cadre_status cadre_layer_rows(
     const cadre_layer_call *call, cadre_row_forward row, cadre_matrix y);
 cadre_status cadre_layer_rows_back(
     const cadre_layer_call *call, cadre_row_backward row, cadre_matrix dx);
+
+/** Whether products of a layer's backward read dy in bf16. */
+static inline bool cadre_layer_takes_narrow_dy(const cadre_layer_plan *plan)
+{
+    return plan->bf16 && (plan->passes_down || !plan->wide_gradient);
+}
 
 /** Channels of a head, of channels that hold q, k and v. */
 static inline int64_t cadre_layer_head_channels(

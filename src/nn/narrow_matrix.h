@@ -42,6 +42,9 @@ static inline size_t cadre_narrow_floats(size_t count)
 /** Rounds to nearest, ties to even. */
 void cadre_matrix_narrow(cadre_matrix_view from, cadre_narrow_matrix to);
 
+/** The same, and rounds what was copied. */
+void cadre_matrix_round(cadre_matrix from, cadre_narrow_matrix to);
+
 void cadre_matrix_widen(cadre_narrow_view from, cadre_matrix to);
 
 #endif // CADRE_NN_NARROW_MATRIX_H
