@@ -85,8 +85,8 @@ typedef struct cadre_layer_call {
     cadre_matrix_view x;        // (N, I); written over if it is in place
     cadre_matrix_view y;        // (N, O), backward only
     cadre_matrix_view dy;       // (N, O), backward only
-    // x and dy as factors of bf16 products, if plan->bf16, in place of x; so
-    // backward has x, and not these, for a wide gradient.
+    // If plan->bf16: x and dy as factors.  There is no x then, but in backward
+    // for a wide gradient.
     cadre_narrow_view narrow_x;
     cadre_narrow_view narrow_dy;
     // Of "residual", "shortcut" and "add": what is added; backward the gradient

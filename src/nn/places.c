@@ -99,8 +99,8 @@ static bool narrows(const survey *s, int layer)
            net->layers[layer].ops != &cadre_shortcut;
 }
 
-// What of its input and output a layer reads, and in which form: in forward, or
-// back.
+// What a layer reads of its input, f32 (wide) or bf16, and of its output: forward,
+// or in backward.
 static bool reads_wide(const cadre_layer_plan *plan)
 {
     return !plan->bf16 && plan->ops != &cadre_shortcut;
