@@ -110,7 +110,7 @@ static const key keys[] = {
     {"train.threads_per_leaf", KEY_INT, AT(threads_per_leaf), 1, 1024, .help = "only 1 is built yet"},
     {"train.label_smoothing", KEY_REAL, AT(label_smoothing), 0, 1, .below = true, .help = "part of a label that all classes share"},
     {"train.seed", KEY_SEED, AT(seed), .help = "of order and initial values"},
-    {"train.precision", KEY_CHOICE, AT(precision), .choices = precisions, .help = "of factors; bf16 where built in"},
+    {"train.precision", KEY_CHOICE, AT(precision), .choices = precisions, .help = "of factors and activations; bf16 where built in"},
     {"train.recompute", KEY_FLAG, AT(recompute), .help = "keep less for backward, compute it again; never bits"},
     {"train.eval_every", KEY_COUNT, AT(eval_every), 0, 1e15, .help = "steps; 0: at the end only"},
     {"train.log_every", KEY_COUNT, AT(log_every), 1, 1e15, .help = "steps"},

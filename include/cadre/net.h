@@ -161,10 +161,11 @@ CADRE_API void cadre_net_recompute(cadre_net *net);
 
 /**
  * Rounds the factors of "linear", "unembedding" and "conv2d" to bf16, forward
- * and backward; sums, activations and gradients stay f32, and so do the products
- * of attention, and of the weights' gradient of a "conv2d" of one to three
- * channels.  Fast where the processor has instructions for such products, slow
- * elsewhere.  Before there is a worker.
+ * and backward, and activations that backward reads, which are kept in 16 bits.
+ * Sums and gradients stay f32, and so do the products of attention, and of the
+ * weights' gradient of a "conv2d" of one to three channels.  Fast where the
+ * processor has instructions for such products, slow elsewhere.  Before there
+ * is a worker.
  */
 CADRE_API void cadre_net_use_bf16(cadre_net *net);
 

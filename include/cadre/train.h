@@ -32,7 +32,10 @@ typedef enum cadre_damaged {
     CADRE_DAMAGED_SKIP = 1, // the next sound one takes its place
 } cadre_damaged;
 
-/** What the factors of matrix products and convolutions are rounded to. */
+/**
+ * What the factors of matrix products and convolutions, and activations that
+ * are kept for backward, are rounded to.
+ */
 typedef enum cadre_precision {
     CADRE_PRECISION_F32 = 0,  // nothing: they are f32
     CADRE_PRECISION_BF16 = 1, // where the processor has instructions for it

@@ -1,31 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Factors are copied as they are rounded, and oneDNN's matmul multiplies the
-// copies.  All but their type is the same whether they are bf16 or rounded f32.
+// oneDNN's matmul multiplies the factors, or copies that are widened to f32.  All
+// but their type is the same.
 
 #include "nn/compute_bf16.h"
 
 #include "base/alloc.h"
-#include "base/check.h"
 #include "base/fail.h"
 #include "kernel/narrow.h"
 #include "nn/compute_job.h"
 #include "nn/net.h"
 #include <stdatomic.h>
 
-// Copied rows; what is between them is nobody's.
-typedef struct copies {
-    int64_t rows;
-    int64_t columns;
-    int64_t stride; // elements
-    size_t floats;  // of scratch
-} copies;
+// A factor without its data, and the floats of its widened copy: 0 if it needs
+// none.
+typedef struct factor {
+    cadre_narrow_view as;
+    size_t wide_count;
+} factor;
 
 struct cadre_bf16_product {
-    dnnl_data_type_t type; // of the copies
-    copies a;
-    copies b;
-    int64_t c_stride;
+    dnnl_data_type_t type; // of what the library multiplies
+    factor a;
+    factor b;
     dnnl_stream_t stream;
     cadre_dnnl_job job;
     size_t pad_count; // floats that the library wants
@@ -72,20 +69,19 @@ void cadre_dnnl_round(dnnl_data_type_t type, void *to, size_t first,
     }
 }
 
-// Describes a factor's copies, which are transposed in the description alone.
-static dnnl_status_t describe(
-    dnnl_data_type_t type, cadre_factor f, copies *kept, dnnl_memory_desc_t *md)
+// Describes a factor, which is transposed in the description alone.
+static dnnl_status_t describe(dnnl_data_type_t type, cadre_bf16_factor f,
+    factor *out, dnnl_memory_desc_t *md)
 {
-    kept->rows = f.matrix.rows;
-    kept->columns = f.matrix.columns;
-    kept->stride = cadre_matrix_stride(kept->columns);
-    const dnnl_dims_t dims = {kept->rows, kept->columns};
-    const dnnl_dims_t turned_dims = {kept->columns, kept->rows};
-    const dnnl_dims_t strides = {kept->stride, 1};
-    const dnnl_dims_t turned_strides = {1, kept->stride};
+    const cadre_narrow_view m = f.matrix;
+    const dnnl_dims_t dims = {m.rows, m.columns};
+    const dnnl_dims_t turned_dims = {m.columns, m.rows};
+    const dnnl_dims_t strides = {m.stride, 1};
+    const dnnl_dims_t turned_strides = {1, m.stride};
     dnnl_status_t result =
         dnnl_memory_desc_init_by_strides(md, 2, dims, type, strides);
-    kept->floats = cadre_dnnl_floats(md);
+    out->as = m;
+    out->wide_count = type == dnnl_bf16 ? 0 : cadre_dnnl_floats(md);
     return result == dnnl_success && f.transposed
                ? dnnl_memory_desc_init_by_strides(
                      md, 2, turned_dims, type, turned_strides)
@@ -119,8 +115,8 @@ static cadre_status make_job(cadre_bf16_product *p, const dnnl_matmul_desc_t *d)
     return status;
 }
 
-static cadre_status make_product(
-    cadre_bf16_product *p, cadre_factor a, cadre_factor b, cadre_matrix c)
+static cadre_status make_product(cadre_bf16_product *p, cadre_bf16_factor a,
+    cadre_bf16_factor b, cadre_matrix c)
 {
     dnnl_memory_desc_t a_md;
     dnnl_memory_desc_t b_md;
@@ -142,15 +138,14 @@ static cadre_status make_product(
     return make_job(p, &d);
 }
 
-cadre_status cadre_bf16_product_create(
-    cadre_factor a, cadre_factor b, cadre_matrix c, cadre_bf16_product **out)
+cadre_status cadre_bf16_product_create(cadre_bf16_factor a, cadre_bf16_factor b,
+    cadre_matrix c, cadre_bf16_product **out)
 {
     cadre_bf16_product *p = cadre_alloc(sizeof(*p));
     if (p == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
     p->type = cadre_dnnl_bf16();
-    p->c_stride = c.stride;
     cadre_dnnl_guard guard = cadre_dnnl_enter();
     cadre_status status = make_product(p, a, b, c);
     cadre_dnnl_leave(&guard);
@@ -176,30 +171,30 @@ void cadre_bf16_product_destroy(cadre_bf16_product *product)
 
 size_t cadre_bf16_product_scratch(const cadre_bf16_product *product)
 {
-    return product->a.floats + product->b.floats + product->pad_count;
+    return product->a.wide_count + product->b.wide_count + product->pad_count;
 }
 
-static void copy(
-    dnnl_data_type_t type, const copies *kept, cadre_matrix_view from, void *to)
+// The factor as the library gets it; room is for a copy.
+static const void *met(const factor *f, const uint16_t *data, float *room)
 {
-    CADRE_ASSERT(from.rows == kept->rows && from.columns == kept->columns);
-    for (int64_t r = 0; r < kept->rows; r++) {
-        cadre_dnnl_round(type, to, (size_t)(r * kept->stride),
-            cadre_matrix_view_row(from, r), (size_t)kept->columns);
+    if (f->wide_count == 0) {
+        return data;
     }
+    cadre_narrow_view from = f->as;
+    from.data = data;
+    cadre_matrix_widen(
+        from, (cadre_matrix){room, from.rows, from.columns, from.stride});
+    return room;
 }
 
 cadre_status cadre_bf16_product_compute(cadre_bf16_product *product,
-    cadre_matrix_view a, cadre_matrix_view b, cadre_matrix c, float *scratch)
+    const uint16_t *a, const uint16_t *b, float *c, float *scratch)
 {
     cadre_bf16_product *p = product;
-    CADRE_ASSERT(c.stride == p->c_stride);
-    float *a_copy = scratch;
-    float *b_copy = a_copy + p->a.floats;
-    float *pad = b_copy + p->b.floats;
-    copy(p->type, &p->a, a, a_copy);
-    copy(p->type, &p->b, b, b_copy);
-    const void *const data[] = {a_copy, b_copy, c.data};
+    float *b_room = scratch + p->a.wide_count;
+    float *pad = b_room + p->b.wide_count;
+    const void *const data[] = {
+        met(&p->a, a, scratch), met(&p->b, b, b_room), c};
     cadre_dnnl_guard guard = cadre_dnnl_enter();
     cadre_status status = cadre_dnnl_job_run(&p->job, p->stream, data, pad);
     cadre_dnnl_leave(&guard);

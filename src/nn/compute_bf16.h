@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Products whose factors are rounded to bf16, to the nearest, ties to even, as
-// the compute library does them; what they come to is f32, added up in f32.
+// Products of bf16 factors, as the compute library does them; what they come to
+// is f32, added up in f32.
 //
-// Where the library cannot multiply bf16 on this processor it gets the rounded
-// numbers as f32, which is the same but for how the sum is rounded.
+// Where the library cannot multiply bf16 on this processor it gets the factors
+// as f32, which is the same but for how the sum is rounded.
 //
 // A cadre_bf16_product is made for one shape, so that everything the library
 // wants to decide and to generate is done before the first step.  It is
@@ -16,20 +16,27 @@
 #ifndef CADRE_NN_COMPUTE_BF16_H
 #define CADRE_NN_COMPUTE_BF16_H
 
-#include "nn/compute.h"
+#include "cadre/status.h"
+#include "nn/narrow_matrix.h"
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct cadre_bf16_product cadre_bf16_product;
 
+/** A factor, as it lies in memory or transposed. */
+typedef struct cadre_bf16_factor {
+    cadre_narrow_view matrix;
+    bool transposed;
+} cadre_bf16_factor;
+
 /**
- * For products c = a b of such matrices; their data, and how far the rows of a
- * and b lie apart, do not matter yet.
+ * For products c = a b of such matrices; their data does not matter yet.
  *
  * Errors: CADRE_ERR_NO_MEMORY
  *         CADRE_ERR_INTERNAL   the library failed
  */
-cadre_status cadre_bf16_product_create(
-    cadre_factor a, cadre_factor b, cadre_matrix c, cadre_bf16_product **out);
+cadre_status cadre_bf16_product_create(cadre_bf16_factor a, cadre_bf16_factor b,
+    cadre_matrix c, cadre_bf16_product **out);
 void cadre_bf16_product_destroy(cadre_bf16_product *product); // NULL is allowed
 
 /** Floats that the call below wants as scratch. */
@@ -37,6 +44,6 @@ size_t cadre_bf16_product_scratch(const cadre_bf16_product *product);
 
 /** c = a b.  What c held before does not matter; it overlaps neither factor. */
 cadre_status cadre_bf16_product_compute(cadre_bf16_product *product,
-    cadre_matrix_view a, cadre_matrix_view b, cadre_matrix c, float *scratch);
+    const uint16_t *a, const uint16_t *b, float *c, float *scratch);
 
 #endif // CADRE_NN_COMPUTE_BF16_H

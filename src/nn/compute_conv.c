@@ -15,8 +15,9 @@
 // plain.  Such weights are widened before they are packed.  In groups that is
 // not possible; those whose channels do not fill blocks are slow.
 //
-// With bf16 images and weights are copied as they are rounded, and the copies
-// are what the library gets; what comes out, and the bias, are f32.
+// With bf16 images come so, and weights are rounded before they are packed; what
+// comes out, and the bias, are f32.  Where the library does not take bf16 it
+// gets widened copies.
 //
 // Memory:  the library's objects at creation; all data is the caller's.
 // Threads: as the header says.
@@ -25,6 +26,7 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
+#include "kernel/narrow.h"
 #include "nn/compute_conv_shapes.h"
 #include "nn/compute_job.h"
 #include <string.h>
@@ -51,7 +53,7 @@ struct cadre_conv {
     size_t n_outputs;
 
     // The scratch, in floats: widened or rounded weights (0 if they are
-    // neither), packed weights, a packed input (0 if it comes so), rounded
+    // neither), packed weights, a packed input (0 if it comes so), widened
     // images and gradients (0 if they are not), the library's scratchpad; each
     // for the job that wants most.
     size_t wide_count;
@@ -247,12 +249,13 @@ static void measure(
     if (conv->wide != conv->narrow || conv->bf16) {
         conv->wide_count = whole_lines(conv->n_outputs * conv->wide);
     }
-    if (conv->bf16) {
+    const bool widens = conv->bf16 && conv->type == dnnl_f32;
+    if (widens) {
         conv->n_x = dnnl_memory_desc_get_size(&d->dx) / sizeof(float);
         conv->n_dy = dnnl_memory_desc_get_size(&d->y) / sizeof(float);
         conv->x_count = cadre_dnnl_floats(&d->x);
     }
-    if (conv->bf16 && (o->param_gradients || o->input_gradient)) {
+    if (widens && (o->param_gradients || o->input_gradient)) {
         conv->dy_count = cadre_dnnl_floats(&d->dy);
     }
 }
@@ -367,17 +370,17 @@ static cadre_status unpack(cadre_conv *conv, desk d, float *dweight)
 }
 
 // Images, or their gradient, as the library gets them; room is for a copy.
-static const float *met(
-    const cadre_conv *conv, const float *images, size_t count, float *room)
+static const void *met(
+    const cadre_conv *conv, const void *images, size_t count, float *room)
 {
-    if (!conv->bf16) {
+    if (!conv->bf16 || conv->type == dnnl_bf16) {
         return images;
     }
-    cadre_dnnl_round(conv->type, room, 0, images, count);
+    cadre_widen(CADRE_BF16, room, images, count);
     return room;
 }
 
-static cadre_status forward(cadre_conv *conv, const float *x,
+static cadre_status forward(cadre_conv *conv, const void *x,
     const float *weight, const float *bias, float *y, desk d)
 {
     const void *const data[] = {
@@ -386,7 +389,7 @@ static cadre_status forward(cadre_conv *conv, const float *x,
     return cadre_dnnl_job_run(&conv->forward, conv->stream, data, d.pad);
 }
 
-cadre_status cadre_conv_forward(cadre_conv *conv, const float *x,
+cadre_status cadre_conv_forward(cadre_conv *conv, const void *x,
     const float *weight, const float *bias, float *y, float *scratch)
 {
     cadre_dnnl_guard guard = cadre_dnnl_enter();
@@ -396,10 +399,10 @@ cadre_status cadre_conv_forward(cadre_conv *conv, const float *x,
     return status;
 }
 
-static cadre_status param_gradients(cadre_conv *conv, const float *x,
-    const float *dy, float *dweight, float *dbias, desk d)
+static cadre_status param_gradients(cadre_conv *conv, const void *x,
+    const void *dy, float *dweight, float *dbias, desk d)
 {
-    const float *blocked = met(conv, x, conv->n_x, d.x);
+    const void *blocked = met(conv, x, conv->n_x, d.x);
     if (conv->input_count > 0) {
         const void *const packing[] = {blocked, d.input};
         CADRE_TRY(cadre_dnnl_job_run(
@@ -413,8 +416,8 @@ static cadre_status param_gradients(cadre_conv *conv, const float *x,
     return unpack(conv, d, dweight);
 }
 
-cadre_status cadre_conv_param_gradients(cadre_conv *conv, const float *x,
-    const float *dy, float *dweight, float *dbias, float *scratch)
+cadre_status cadre_conv_param_gradients(cadre_conv *conv, const void *x,
+    const void *dy, float *dweight, float *dbias, float *scratch)
 {
     cadre_dnnl_guard guard = cadre_dnnl_enter();
     cadre_status status =
@@ -424,7 +427,7 @@ cadre_status cadre_conv_param_gradients(cadre_conv *conv, const float *x,
 }
 
 static cadre_status input_gradient(
-    cadre_conv *conv, const float *weight, const float *dy, float *dx, desk d)
+    cadre_conv *conv, const float *weight, const void *dy, float *dx, desk d)
 {
     const void *const data[] = {d.packed, met(conv, dy, conv->n_dy, d.dy), dx};
     CADRE_TRY(pack(conv, &conv->pack_backward, weight, d));
@@ -432,7 +435,7 @@ static cadre_status input_gradient(
 }
 
 cadre_status cadre_conv_input_gradient(cadre_conv *conv, const float *weight,
-    const float *dy, float *dx, float *scratch)
+    const void *dy, float *dx, float *scratch)
 {
     cadre_dnnl_guard guard = cadre_dnnl_enter();
     cadre_status status =

@@ -32,7 +32,7 @@ typedef struct cadre_conv_options {
     bool relu;            // forward ends with max(0, y)
     bool param_gradients; // cadre_conv_param_gradients() will be called,
     bool input_gradient;  // cadre_conv_input_gradient() will be
-    bool bf16;            // images and weights that meet are rounded to bf16
+    bool bf16;            // images come in bf16, weights are rounded to it
 } cadre_conv_options;
 
 /** The block that images have where the library works fastest. */
@@ -52,15 +52,18 @@ void cadre_conv_destroy(cadre_conv *conv); // NULL is allowed
 /** Floats that each of the calls below wants as scratch. */
 size_t cadre_conv_scratch(const cadre_conv *conv);
 
-/** y from x and weight (O, I / groups, kernel, kernel), bias (O) if any. */
-cadre_status cadre_conv_forward(cadre_conv *conv, const float *x,
+/**
+ * y from x and weight (O, I / groups, kernel, kernel), bias (O) if any.  Here
+ * and below x and dy are of f32, or with bf16 of bf16; all else is f32.
+ */
+cadre_status cadre_conv_forward(cadre_conv *conv, const void *x,
     const float *weight, const float *bias, float *y, float *scratch);
 
 /** The gradients of weight and of the bias, if any, summed over the samples. */
-cadre_status cadre_conv_param_gradients(cadre_conv *conv, const float *x,
-    const float *dy, float *dweight, float *dbias, float *scratch);
+cadre_status cadre_conv_param_gradients(cadre_conv *conv, const void *x,
+    const void *dy, float *dweight, float *dbias, float *scratch);
 
 cadre_status cadre_conv_input_gradient(cadre_conv *conv, const float *weight,
-    const float *dy, float *dx, float *scratch);
+    const void *dy, float *dx, float *scratch);
 
 #endif // CADRE_NN_COMPUTE_CONV_H

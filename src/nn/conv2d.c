@@ -39,6 +39,13 @@ static int64_t input_block(const cadre_layer *layer, cadre_shape in)
     return is_large(layer) ? 1 : cadre_conv_input_block(in);
 }
 
+static bool has_few_channels(const cadre_layer_plan *plan)
+{
+    const cadre_conv_options options = {
+        .in = plan->in, .out = plan->out, .groups = plan->groups};
+    return cadre_few_channels(&options);
+}
+
 static cadre_status plan_conv(const cadre_layer *layer, cadre_layer_plan *plan)
 {
     enum { MOST_CHANNELS = 1 << 16 }; // so that no size overflows
@@ -66,6 +73,7 @@ static cadre_status plan_conv(const cadre_layer *layer, cadre_layer_plan *plan)
     plan->padding = layer->padding;
     plan->out.channels = layer->width;
     plan->out.block = is_large(layer) ? 1 : cadre_compute_block();
+    plan->wide_gradient = has_few_channels(plan);
     return cadre_layer_slide(plan);
 }
 
@@ -114,18 +122,17 @@ static cadre_status prepare(
         .groups = plan->groups,
         .bias = plan->n_params > BIAS,
         .relu = plan->then_relu,
+        .param_gradients = !plan->wide_gradient,
         .input_gradient = plan->passes_down,
         .bf16 = plan->bf16,
     };
-    const bool few = cadre_few_channels(&state->options);
-    state->options.param_gradients = !few;
     cadre_status status = cadre_conv_create(&state->options, &state->conv);
     if (status != CADRE_OK) {
         release(&state->base);
         return status;
     }
     state->base.scratch = cadre_conv_scratch(state->conv);
-    if (few &&
+    if (plan->wide_gradient &&
         state->base.scratch < cadre_few_channels_scratch(&state->options)) {
         state->base.scratch = cadre_few_channels_scratch(&state->options);
     }
@@ -133,10 +140,21 @@ static cadre_status prepare(
     return CADRE_OK;
 }
 
+static const void *images(const cadre_layer_call *call)
+{
+    return call->plan->bf16 ? (const void *)call->narrow_x.data : call->x.data;
+}
+
+static const void *gradients(const cadre_layer_call *call)
+{
+    return call->plan->bf16 ? (const void *)call->narrow_dy.data
+                            : call->dy.data;
+}
+
 static cadre_status forward(const cadre_layer_call *call, cadre_matrix y)
 {
     const float *bias = call->plan->n_params > BIAS ? call->params[BIAS] : NULL;
-    return cadre_conv_forward(as_conv(call->state)->conv, call->x.data,
+    return cadre_conv_forward(as_conv(call->state)->conv, images(call),
         call->params[WEIGHT], bias, y.data, call->scratch);
 }
 
@@ -149,21 +167,21 @@ static cadre_status param_gradient(
             (size_t)call->plan->out.channels * sizeof(*grad));
         return CADRE_OK;
     }
-    if (!state->options.param_gradients) {
+    if (call->plan->wide_gradient) {
         float *bias = state->options.bias ? state->bias_grad : NULL;
         cadre_few_channels_gradients(&state->options, call->x.data,
             call->dy.data, grad, bias, call->scratch);
         return CADRE_OK;
     }
-    return cadre_conv_param_gradients(state->conv, call->x.data, call->dy.data,
-        grad, state->bias_grad, call->scratch);
+    return cadre_conv_param_gradients(state->conv, images(call),
+        gradients(call), grad, state->bias_grad, call->scratch);
 }
 
 static cadre_status input_gradient(
     const cadre_layer_call *call, cadre_matrix dx)
 {
     return cadre_conv_input_gradient(as_conv(call->state)->conv,
-        call->params[WEIGHT], call->dy.data, dx.data, call->scratch);
+        call->params[WEIGHT], gradients(call), dx.data, call->scratch);
 }
 
 const cadre_layer_ops cadre_conv2d = {
@@ -172,6 +190,7 @@ const cadre_layer_ops cadre_conv2d = {
              CADRE_TAKES_NO_BIAS | CADRE_TAKES_DEVIATION,
     .on = CADRE_ON_IMAGES,
     .n_params = N_PARAMS,
+    .multiplies = true,
     .takes_relu = true,
     .input_block = input_block,
     .plan = plan_conv,

@@ -16,6 +16,7 @@
 #define CADRE_NN_LAYER_H
 
 #include "cadre/status.h"
+#include "nn/narrow_matrix.h"
 #include "nn/net.h"
 
 enum { CADRE_LAYER_NAME_BYTES = 48 };
@@ -52,9 +53,10 @@ struct cadre_layer_plan {
     int first_param;              // its first parameter in the net
     int n_params;                 // as its kind has, or fewer; set by plan()
     bool passes_down;             // its input's gradient is wanted
-    bool recomputed; // its output is not kept: backward computes it again
-    bool bf16;       // factors of its products are rounded to bf16
-    size_t scratch;  // floats that a call wants; set by plan()
+    bool recomputed;    // its output is not kept: backward computes it again
+    bool bf16;          // its products are of bf16 factors
+    bool wide_gradient; // but that of its weights' gradient; set by plan()
+    size_t scratch;     // floats that a call wants; set by plan()
 };
 
 /**
@@ -84,6 +86,10 @@ typedef struct cadre_layer_call {
     cadre_matrix_view x;        // (N, I); written over if it is in place
     cadre_matrix_view y;        // (N, O), backward only
     cadre_matrix_view dy;       // (N, O), backward only
+    // If plan->bf16: x and dy as factors.  There is no x then, but in backward
+    // for a wide gradient.
+    cadre_narrow_view narrow_x;
+    cadre_narrow_view narrow_dy;
     // Of "residual", "shortcut" and "add": what is added; backward the gradient
     // that waits while backward goes through other layers.
     cadre_matrix past;
@@ -127,7 +133,8 @@ struct cadre_layer_ops {
     // its dx is computed from y and dy alone.
     bool in_place;
 
-    // Its backward reads y, so the next layer must not write over it.
+    // The next layer must not write over y: backward reads it, or, if it is
+    // passed on, what goes past layers is read again.
     bool keeps_output;
 
     // y is x untouched: they share their memory.
@@ -136,13 +143,17 @@ struct cadre_layer_ops {
     // Its backward does not read x, as that of none in place does.
     bool forgets_input;
 
+    // It multiplies x by weights: with bf16, if that is asked for.
+    bool multiplies;
+
     // Scratch is for input_gradient() alone, but with bf16.
     bool scratch_is_late;
 
     // It does the ReLU that follows, if plan->then_relu.
     bool takes_relu;
 
-    // Its backward does that ReLU's, too, so dy comes from behind the ReLU.
+    // Its backward does that ReLU's, too, so dy comes from behind the ReLU; in
+    // place it reads y for that.
     bool masks_gradient;
 
     // Its backward does that of a ReLU before it, if plan->masks.
@@ -257,6 +268,12 @@ cadre_status cadre_layer_rows(
     const cadre_layer_call *call, cadre_row_forward row, cadre_matrix y);
 cadre_status cadre_layer_rows_back(
     const cadre_layer_call *call, cadre_row_backward row, cadre_matrix dx);
+
+/** Whether products of a layer's backward read dy in bf16. */
+static inline bool cadre_layer_takes_narrow_dy(const cadre_layer_plan *plan)
+{
+    return plan->bf16 && (plan->passes_down || !plan->wide_gradient);
+}
 
 /** Channels of a head, of channels that hold q, k and v. */
 static inline int64_t cadre_layer_head_channels(

@@ -366,8 +366,9 @@ void cadre_net_recompute(cadre_net *net)
 
 void cadre_net_use_bf16(cadre_net *net)
 {
+    net->bf16 = true;
     for (int l = 0; l < net->n_layers; l++) {
-        net->layers[l].bf16 = true;
+        net->layers[l].bf16 = net->layers[l].ops->multiplies;
     }
 }
 

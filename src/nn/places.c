@@ -6,124 +6,25 @@
 
 #include "base/alloc.h"
 #include "nn/lifetimes.h"
-
-// The buffers of a layer; its losses belong to the last.
-typedef enum buffer {
-    OUTPUT,
-    AGAIN, // the output, computed again
-    GRADIENT,
-    PAST,
-    SCRATCH_FORWARD,
-    SCRATCH_BACKWARD,
-    ADDEND,
-    LOSSES,
-    N_BUFFERS
-} buffer;
+#include "nn/owners.h"
 
 typedef struct survey {
     const cadre_net *net;
     size_t rows;
     const size_t *scratch; // of each layer
+    bool *narrow; // whose outputs are wanted in bf16, the samples before all
     int moment;
-    cadre_lifetime *lives; // N_BUFFERS for each layer
+    cadre_lifetime *lives; // CADRE_N_BUFFERS for each of these
     cadre_places *places;  // that come of it
 } survey;
 
-// A buffer, and whose it is.
-typedef struct owner {
-    int layer;
-    buffer what;
-} owner;
-
-// Where a layer's output lies.  Samples are not ours, so the first layer has a
-// buffer; nor is an output written over that is read again.
-static owner output_owner(const cadre_net *net, int layer)
+static cadre_lifetime *life_of(const survey *s, cadre_owner of)
 {
-    while (layer > 0) {
-        const cadre_layer_plan *plan = &net->layers[layer];
-        bool kept = net->layers[layer - 1].ops->keeps_output;
-        if (plan->ops == &cadre_shortcut) {
-            layer = plan->partner;
-        } else if (plan->ops->in_place && (plan->ops->passes_on || !kept)) {
-            layer--;
-        } else {
-            break;
-        }
-    }
-    return (owner){layer, OUTPUT};
-}
-
-static int add_behind(const cadre_net *net, int layer)
-{
-    while (net->layers[layer].ops != &cadre_add) {
-        layer++;
-    }
-    return layer;
-}
-
-// True if the last layer's backward does not read the scores again, so that
-// their gradient may be written over them.
-static bool gives_up_scores(const cadre_net *net)
-{
-    const cadre_layer_ops *last = net->layers[net->n_layers - 1].ops;
-    return !last->in_place && !last->keeps_output;
-}
-
-// Where the gradient of a layer's output lies, if none before an "add" is in the
-// way.
-static owner plain_gradient_owner(const cadre_net *net, int layer)
-{
-    while (layer + 1 < net->n_layers && net->layers[layer + 1].ops->in_place) {
-        layer++;
-    }
-    return layer + 1 == net->n_layers && gives_up_scores(net)
-               ? output_owner(net, layer)
-               : (owner){layer, GRADIENT};
-}
-
-// What an "add" leaves for later is the gradient of its output, which stays
-// where it is if no layer writes over it before.
-static owner left_owner(const cadre_net *net, int add)
-{
-    const cadre_layer_ops *before = net->layers[add - 1].ops;
-    return before->in_place || before == &cadre_shortcut
-               ? (owner){add, PAST}
-               : plain_gradient_owner(net, add);
-}
-
-// A layer before a "shortcut" gets what the "add" behind that has left.
-static owner gradient_owner(const cadre_net *net, int layer)
-{
-    int last = layer;
-    while (last + 1 < net->n_layers && net->layers[last + 1].ops->in_place) {
-        last++;
-    }
-    bool before_shortcut = last + 1 < net->n_layers &&
-                           net->layers[last + 1].ops == &cadre_shortcut;
-    return before_shortcut ? left_owner(net, add_behind(net, last))
-                           : plain_gradient_owner(net, layer);
-}
-
-// Where a "residual" finds the gradient of the way that backward went first:
-// what its "add" has left, or what came out at its "shortcut".
-static owner past_owner(const cadre_net *net, int residual)
-{
-    int add = add_behind(net, residual);
-    for (int l = residual + 1; l < add; l++) {
-        if (net->layers[l].ops == &cadre_shortcut) {
-            return gradient_owner(net, l);
-        }
-    }
-    return left_owner(net, add);
-}
-
-static cadre_lifetime *life_of(const survey *s, owner of)
-{
-    return &s->lives[of.layer * N_BUFFERS + (int)of.what];
+    return &s->lives[(of.layer + 1) * CADRE_N_BUFFERS + (int)of.what];
 }
 
 // Notes that floats of a buffer are used now.
-static void use(const survey *s, owner of, size_t count)
+static void use(const survey *s, cadre_owner of, size_t count)
 {
     cadre_lifetime *life = life_of(s, of);
     if (life->count == 0) {
@@ -133,9 +34,9 @@ static void use(const survey *s, owner of, size_t count)
     life->last = s->moment;
 }
 
-static void use_own(const survey *s, int layer, buffer what, size_t count)
+static void use_own(const survey *s, int layer, cadre_buffer what, size_t count)
 {
-    use(s, (owner){layer, what}, count);
+    use(s, (cadre_owner){layer, what}, count);
 }
 
 static size_t activation(const survey *s, int layer)
@@ -145,57 +46,64 @@ static size_t activation(const survey *s, int layer)
 
 static void use_output(const survey *s, int layer)
 {
-    if (layer >= 0) {
-        use(s, output_owner(s->net, layer), activation(s, layer));
-    }
+    use(s, cadre_output_owner(s->net, layer), activation(s, layer));
 }
 
 static void use_gradient(const survey *s, int layer)
 {
-    use(s, gradient_owner(s->net, layer), activation(s, layer));
-}
-
-static bool scratch_is_late(const cadre_layer_plan *plan)
-{
-    return plan->ops->scratch_is_late && !plan->bf16;
-}
-
-static void forward(const survey *s, int layer)
-{
-    const cadre_layer_plan *plan = &s->net->layers[layer];
-    use_output(s, layer - 1);
-    use_output(s, layer);
-    if (plan->ops == &cadre_add) {
-        use_output(s, plan->partner);
-    }
-    if (!scratch_is_late(plan)) {
-        use_own(s, layer, SCRATCH_FORWARD, s->scratch[layer]);
-    }
+    use(s, cadre_gradient_owner(s->net, layer), activation(s, layer));
 }
 
 static bool is_recomputed(const cadre_net *net, int layer)
 {
-    return net->layers[output_owner(net, layer).layer].recomputed;
+    return net->layers[cadre_output_owner(net, layer).layer].recomputed;
 }
 
-// Where backward finds a layer's output.
-static owner kept_owner(const cadre_net *net, int layer)
+// Whether a layer's output is wanted in bf16.
+static bool is_narrow(const survey *s, int layer)
 {
-    owner of = output_owner(net, layer);
-    return is_recomputed(net, layer) ? (owner){of.layer, AGAIN} : of;
+    return s->narrow[cadre_output_owner(s->net, layer).layer + 1];
 }
 
-static void use_kept(const survey *s, int layer)
+// Where a pass finds a layer's output in bf16: forward, or in backward.
+static cadre_owner narrow_owner(const cadre_net *net, int layer, bool backward)
 {
-    if (layer >= 0) {
-        use(s, kept_owner(s->net, layer), activation(s, layer));
-    }
+    bool again = backward && is_recomputed(net, layer);
+    return (cadre_owner){cadre_output_owner(net, layer).layer,
+        again ? CADRE_BUFFER_NARROW_AGAIN : CADRE_BUFFER_NARROW};
 }
 
-static bool reads_output(const cadre_layer_plan *plan)
+// The same of what goes into a layer.
+static cadre_owner narrow_input(const cadre_net *net, int layer, bool backward)
 {
-    return plan->ops->keeps_output ||
-           (plan->then_relu && plan->ops->masks_gradient);
+    return layer == 0 ? (cadre_owner){-1, CADRE_BUFFER_NARROW}
+                      : narrow_owner(net, layer - 1, backward);
+}
+
+static void use_narrow(const survey *s, cadre_owner of, cadre_shape shape)
+{
+    use(s, of,
+        cadre_narrow_floats(s->rows * (size_t)cadre_shape_stride(shape)));
+}
+
+// True if the layer is the last that writes to its output's memory, and that is
+// wanted in bf16.
+static bool narrows(const survey *s, int layer)
+{
+    const cadre_net *net = s->net;
+    const int of = cadre_output_owner(net, layer).layer;
+    bool goes_on = layer + 1 < net->n_layers &&
+                   net->layers[layer + 1].ops->in_place &&
+                   cadre_output_owner(net, layer + 1).layer == of;
+    return is_narrow(s, layer) && !goes_on &&
+           net->layers[layer].ops != &cadre_shortcut;
+}
+
+// What a layer reads of its input, f32 (wide) or bf16, and of its output: forward,
+// or in backward.
+static bool reads_wide(const cadre_layer_plan *plan)
+{
+    return !plan->bf16 && plan->ops != &cadre_shortcut;
 }
 
 static bool reads_input(const cadre_layer_plan *plan)
@@ -203,24 +111,112 @@ static bool reads_input(const cadre_layer_plan *plan)
     return !plan->ops->in_place && !plan->ops->forgets_input;
 }
 
-static bool is_missing(const survey *s, int layer)
+static bool reads_narrow_back(const cadre_layer_plan *plan)
 {
-    return layer >= 0 && life_of(s, kept_owner(s->net, layer))->count == 0;
+    return plan->bf16 && !plan->wide_gradient;
 }
 
-// The last layer whose output a layer's backward reads and is not there, or -1.
+static bool reads_wide_back(const cadre_layer_plan *plan)
+{
+    return reads_input(plan) && !reads_narrow_back(plan);
+}
+
+// Of a ReLU that it does itself a layer in place has nothing else to tell by.
+static bool reads_output(const cadre_layer_plan *plan)
+{
+    const cadre_layer_ops *ops = plan->ops;
+    bool masks = plan->then_relu && ops->masks_gradient && ops->in_place;
+    return masks || (ops->keeps_output && !ops->passes_on && !plan->masked);
+}
+
+static bool scratch_is_late(const cadre_layer_plan *plan)
+{
+    return plan->ops->scratch_is_late && !plan->bf16;
+}
+
+// Where backward finds a layer's output.
+static cadre_owner kept_owner(const survey *s, int layer)
+{
+    cadre_owner of = cadre_output_owner(s->net, layer);
+    if (is_narrow(s, layer)) {
+        of.what = CADRE_BUFFER_WIDE;
+    } else if (is_recomputed(s->net, layer)) {
+        of.what = CADRE_BUFFER_AGAIN;
+    }
+    return of;
+}
+
+// Where it finds it while it computes again.
+static cadre_owner again_owner(const survey *s, int layer)
+{
+    const int of = cadre_output_owner(s->net, layer).layer;
+    return is_recomputed(s->net, layer) ? (cadre_owner){of, CADRE_BUFFER_AGAIN}
+                                        : kept_owner(s, layer);
+}
+
+static void use_kept(const survey *s, int layer)
+{
+    use(s, kept_owner(s, layer), activation(s, layer));
+}
+
+static void use_again(const survey *s, int layer)
+{
+    use(s, again_owner(s, layer), activation(s, layer));
+}
+
+// A layer's forward, in its own place or in backward.
+static void compute(const survey *s, int layer, bool backward)
+{
+    const cadre_net *net = s->net;
+    const cadre_layer_plan *plan = &net->layers[layer];
+    void (*use_wide)(const survey *s, int layer) =
+        backward ? use_again : use_output;
+    if (plan->bf16) {
+        use_narrow(s, narrow_input(net, layer, backward), plan->in);
+    }
+    if (layer > 0 && reads_wide(plan)) {
+        use_wide(s, layer - 1);
+    }
+    use_wide(s, layer);
+    if (narrows(s, layer)) {
+        use_narrow(s, narrow_owner(net, layer, backward), plan->out);
+    }
+}
+
+static void forward(const survey *s, int layer)
+{
+    const cadre_layer_plan *plan = &s->net->layers[layer];
+    compute(s, layer, false);
+    if (plan->ops == &cadre_add) {
+        use_output(s, plan->partner);
+    }
+    if (!scratch_is_late(plan)) {
+        use_own(s, layer, CADRE_BUFFER_SCRATCH_FORWARD, s->scratch[layer]);
+    }
+}
+
+static bool is_missing(const survey *s, int layer)
+{
+    return is_recomputed(s->net, layer) &&
+           life_of(s, again_owner(s, layer))->count == 0;
+}
+
+// The last layer whose output a layer's backward reads and has to be computed
+// again, or -1.
 static int missing_for(const survey *s, int layer)
 {
     const cadre_layer_plan *plan = &s->net->layers[layer];
     if (reads_output(plan) && is_missing(s, layer)) {
         return layer;
     }
-    return reads_input(plan) && is_missing(s, layer - 1) ? layer - 1 : -1;
+    return layer > 0 && reads_input(plan) && is_missing(s, layer - 1)
+               ? layer - 1
+               : -1;
 }
 
-// Computes it again, with all from what was kept before it to the last that
-// shares its memory.
-static void compute_again(const survey *s, int layer)
+// Finds what a layer's backward computes again: all from what was kept before it
+// to the last that shares its memory.
+static void find_missing(const survey *s, int layer)
 {
     const cadre_net *net = s->net;
     int last = missing_for(s, layer);
@@ -231,20 +227,48 @@ static void compute_again(const survey *s, int layer)
     while (first > 0 && is_recomputed(net, first - 1)) {
         first--;
     }
-    int owner_of_last = output_owner(net, last).layer;
+    int owner_of_last = cadre_output_owner(net, last).layer;
     while (last + 1 < net->n_layers &&
-           output_owner(net, last + 1).layer == owner_of_last) {
+           cadre_output_owner(net, last + 1).layer == owner_of_last) {
         last++;
-    }
-    for (int l = first; l <= last; l++) {
-        use_kept(s, l - 1);
-        use_kept(s, l);
-        if (!scratch_is_late(&net->layers[l])) {
-            use_own(s, layer, SCRATCH_BACKWARD, s->scratch[l]);
-        }
     }
     s->places->layers[layer].again_first = first;
     s->places->layers[layer].again_count = last + 1 - first;
+}
+
+// Whether an output is widened here: it is kept in bf16, and was not yet.
+static bool widen(const survey *s, int output)
+{
+    bool yes =
+        is_narrow(s, output) && life_of(s, kept_owner(s, output))->count == 0;
+    if (yes) {
+        use_narrow(
+            s, narrow_owner(s->net, output, true), s->net->layers[output].out);
+        use_kept(s, output);
+    }
+    return yes;
+}
+
+// Has all that a layer's backward reads in f32 brought there.
+static void bring(survey *s, int layer)
+{
+    const cadre_layer_plan *plan = &s->net->layers[layer];
+    cadre_layer_places *places = &s->places->layers[layer];
+    find_missing(s, layer);
+    const int first = places->again_first;
+    places->widens_before = places->again_count > 0 && first > 0 &&
+                            reads_wide(&s->net->layers[first]) &&
+                            widen(s, first - 1);
+    for (int i = 0; i < places->again_count; i++, s->moment++) {
+        compute(s, first + i, true);
+        if (!scratch_is_late(&s->net->layers[first + i])) {
+            use_own(
+                s, layer, CADRE_BUFFER_SCRATCH_BACKWARD, s->scratch[first + i]);
+        }
+    }
+    places->widens_output = reads_output(plan) && widen(s, layer);
+    places->widens_input =
+        layer > 0 && reads_wide_back(plan) && widen(s, layer - 1);
 }
 
 static size_t largest_param(const cadre_net *net, const cadre_layer_plan *plan)
@@ -257,31 +281,55 @@ static size_t largest_param(const cadre_net *net, const cadre_layer_plan *plan)
     return most;
 }
 
-static void backward(const survey *s, int layer)
+static void backward(survey *s, int layer)
 {
     const cadre_net *net = s->net;
     const cadre_layer_plan *plan = &net->layers[layer];
-    compute_again(s, layer);
+    bring(s, layer);
     use_gradient(s, layer);
     if (reads_output(plan)) {
         use_kept(s, layer);
     }
-    if (reads_input(plan)) {
+    if (layer > 0 && reads_wide_back(plan)) {
         use_kept(s, layer - 1);
     }
+    if (reads_narrow_back(plan)) {
+        use_narrow(s, narrow_input(net, layer, true), plan->in);
+    }
+    if (cadre_layer_takes_narrow_dy(plan)) {
+        use_narrow(
+            s, (cadre_owner){layer, CADRE_BUFFER_NARROW_GRADIENT}, plan->out);
+    }
     if (plan->ops == &cadre_add) {
-        use(s, left_owner(net, layer), activation(s, layer));
+        use(s, cadre_left_owner(net, layer), activation(s, layer));
     }
     if (plan->ops == &cadre_residual) {
-        use(s, past_owner(net, layer), activation(s, layer));
+        use(s, cadre_past_owner(net, layer), activation(s, layer));
     }
     if (plan->passes_down) {
         use_gradient(s, layer - 1);
     }
     if (plan->passes_down || !scratch_is_late(plan)) {
-        use_own(s, layer, SCRATCH_BACKWARD, s->scratch[layer]);
+        use_own(s, layer, CADRE_BUFFER_SCRATCH_BACKWARD, s->scratch[layer]);
     }
-    use_own(s, layer, ADDEND, largest_param(net, plan));
+    use_own(s, layer, CADRE_BUFFER_ADDEND, largest_param(net, plan));
+}
+
+// What is wanted in bf16: what products of it read, and all outputs that
+// backward reads.
+static void find_narrow(const survey *s)
+{
+    const cadre_net *net = s->net;
+    for (int l = 0; l < net->n_layers && net->bf16; l++) {
+        const cadre_layer_plan *plan = &net->layers[l];
+        bool goes_back = l >= net->first_trained;
+        if (plan->bf16 || (l > 0 && goes_back && reads_input(plan))) {
+            s->narrow[cadre_output_owner(net, l - 1).layer + 1] = true;
+        }
+        if (goes_back && reads_output(plan)) {
+            s->narrow[cadre_output_owner(net, l).layer + 1] = true;
+        }
+    }
 }
 
 // The scores meet their labels; the losses of a training pass are wanted to its
@@ -297,17 +345,23 @@ static void walk(survey *s, bool training)
     if (!training) {
         return;
     }
-    use_own(s, last, LOSSES, s->rows);
+    use_own(s, last, CADRE_BUFFER_LOSSES, s->rows);
     s->moment++;
     for (int l = last; l >= s->net->first_trained; l--, s->moment++) {
         backward(s, l);
     }
-    use_own(s, last, LOSSES, s->rows);
+    use_own(s, last, CADRE_BUFFER_LOSSES, s->rows);
 }
 
-static size_t offset_of(const survey *s, owner of)
+static size_t offset_of(const survey *s, cadre_owner of)
 {
     return life_of(s, of)->offset;
+}
+
+// Whether an output is read in f32 after it was rounded to bf16.
+static bool is_read_after(const survey *s, cadre_owner wide, cadre_owner narrow)
+{
+    return life_of(s, wide)->last > life_of(s, narrow)->first;
 }
 
 static void set_places(const survey *s, int layer)
@@ -315,16 +369,29 @@ static void set_places(const survey *s, int layer)
     const cadre_net *net = s->net;
     const cadre_layer_ops *ops = net->layers[layer].ops;
     cadre_layer_places *places = &s->places->layers[layer];
-    places->output = offset_of(s, output_owner(net, layer));
-    places->kept = offset_of(s, kept_owner(net, layer));
-    places->gradient = offset_of(s, gradient_owner(net, layer));
-    places->scratch[0] = offset_of(s, (owner){layer, SCRATCH_FORWARD});
-    places->scratch[1] = offset_of(s, (owner){layer, SCRATCH_BACKWARD});
-    places->addend = offset_of(s, (owner){layer, ADDEND});
+    places->output[0] = offset_of(s, cadre_output_owner(net, layer));
+    places->output[1] = offset_of(s, again_owner(s, layer));
+    places->output[2] = offset_of(s, kept_owner(s, layer));
+    places->narrows = narrows(s, layer);
+    for (int back = 0; back < 2; back++) {
+        const cadre_owner narrow = narrow_owner(net, layer, back == 1);
+        places->narrow[back] = offset_of(s, narrow);
+        places->rounds[back] = is_read_after(s,
+            back == 1 ? again_owner(s, layer) : cadre_output_owner(net, layer),
+            narrow);
+    }
+    places->narrow_gradient =
+        offset_of(s, (cadre_owner){layer, CADRE_BUFFER_NARROW_GRADIENT});
+    places->gradient = offset_of(s, cadre_gradient_owner(net, layer));
+    places->scratch[0] =
+        offset_of(s, (cadre_owner){layer, CADRE_BUFFER_SCRATCH_FORWARD});
+    places->scratch[1] =
+        offset_of(s, (cadre_owner){layer, CADRE_BUFFER_SCRATCH_BACKWARD});
+    places->addend = offset_of(s, (cadre_owner){layer, CADRE_BUFFER_ADDEND});
     if (ops == &cadre_add) {
-        places->past = offset_of(s, left_owner(net, layer));
+        places->past = offset_of(s, cadre_left_owner(net, layer));
     } else if (ops == &cadre_residual) {
-        places->past = offset_of(s, past_owner(net, layer));
+        places->past = offset_of(s, cadre_past_owner(net, layer));
     }
 }
 
@@ -332,22 +399,27 @@ cadre_status cadre_places_create(const cadre_net *net, int64_t n_samples,
     const size_t *scratch, bool training, cadre_places **out)
 {
     size_t n_layers = (size_t)net->n_layers;
+    size_t n_lives = (n_layers + 1) * CADRE_N_BUFFERS;
     survey s = {
         .net = net,
         .rows = (size_t)(n_samples * cadre_shape_rows(net->input)),
         .scratch = scratch,
-        .lives = cadre_alloc_array(n_layers * N_BUFFERS, sizeof(s.lives[0])),
+        .narrow = cadre_alloc_array(n_layers + 1, sizeof(s.narrow[0])),
+        .lives = cadre_alloc_array(n_lives, sizeof(s.lives[0])),
     };
     s.places = cadre_alloc_flex(
         sizeof(*s.places), n_layers, sizeof(s.places->layers[0]));
     cadre_status status = CADRE_ERR_NO_MEMORY;
-    if (s.lives != NULL && s.places != NULL) {
+    if (s.narrow != NULL && s.lives != NULL && s.places != NULL) {
+        find_narrow(&s);
         walk(&s, training);
-        status = cadre_lifetimes_place(
-            s.lives, n_layers * N_BUFFERS, &s.places->count);
+        status = cadre_lifetimes_place(s.lives, n_lives, &s.places->count);
     }
     if (status == CADRE_OK) {
-        s.places->losses = offset_of(&s, (owner){net->n_layers - 1, LOSSES});
+        s.places->losses = offset_of(
+            &s, (cadre_owner){net->n_layers - 1, CADRE_BUFFER_LOSSES});
+        s.places->samples =
+            offset_of(&s, (cadre_owner){-1, CADRE_BUFFER_NARROW});
         for (int l = 0; l < net->n_layers; l++) {
             set_places(&s, l);
         }
@@ -355,6 +427,7 @@ cadre_status cadre_places_create(const cadre_net *net, int64_t n_samples,
     } else {
         cadre_free(s.places);
     }
+    cadre_free(s.narrow);
     cadre_free(s.lives);
     return status;
 }

@@ -4,8 +4,10 @@
 // each number of samples.  What is no longer needed makes room for what comes
 // later (nn/lifetimes.h).
 //
-// A layer that works in place shares its output with the layer before it, and
-// its output's gradient as well.  A "shortcut" has the output of its "residual".
+// In a net of bf16 an activation that backward reads is rounded to bf16 as soon
+// as it is complete, so that forward goes on with what backward will read.  It is
+// kept in 16 bits, and widened when backward comes there; products take it as it
+// is.
 //
 // Threads: any; a plan is immutable.
 
@@ -16,21 +18,32 @@
 
 /** Offsets in floats, of what the pass needs; else 0. */
 typedef struct cadre_layer_places {
-    size_t output;   // forward
-    size_t kept;     // the output in backward: the same, or computed again
-    size_t gradient; // of the output
-    size_t past;     // of an "add": the gradient that it leaves for later; of a
-                     // "residual": that of the way that backward went first
+    size_t output[3];       // forward, where it is computed again, backward
+    size_t narrow[2];       // the output in bf16, forward and backward
+    size_t gradient;        // of the output
+    size_t narrow_gradient; // the same in bf16
+    size_t past; // of an "add": the gradient that it leaves for later; of a
+                 // "residual": that of the way that backward went first
     size_t scratch[2]; // forward, backward
     size_t addend;     // a gradient of a parameter, before it is added
-    // Layers whose outputs are computed again before this one's backward.
+    // Layers whose outputs are computed again before this one's backward; what
+    // the first of them reads is widened before, and this layer's output and
+    // input after that.
     int again_first;
     int again_count;
+    bool widens_before;
+    bool widens_output;
+    bool widens_input;
+    // Its output is complete and wanted in bf16; and is then read in f32 as
+    // well, forward or in backward.
+    bool narrows;
+    bool rounds[2];
 } cadre_layer_places;
 
 typedef struct cadre_places {
-    size_t count;  // floats that the block needs
-    size_t losses; // of each label, if it trains
+    size_t count;   // floats that the block needs
+    size_t losses;  // of each label, if it trains
+    size_t samples; // in bf16
     cadre_layer_places layers[];
 } cadre_places;
 

@@ -17,6 +17,7 @@ struct cadre_net {
     int open_shortcut;    // of it, or -1
     int first_trained;    // the first layer with parameters; n_layers if none
     size_t largest_param; // elements
+    bool bf16;            // products of bf16, and activations for backward
     cadre_net_param *params;   // n_params of them
     cadre_layer_plan layers[]; // n_layers of them
 };

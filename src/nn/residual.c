@@ -113,6 +113,7 @@ const cadre_layer_ops cadre_shortcut = {
     .kind = "shortcut",
     .keeps_output = true,
     .passes_on = true,
+    .forgets_input = true,
     .plan = plan_shortcut,
     .forward = begin_again,
     .input_gradient = begin_again,

@@ -204,6 +204,13 @@ static cadre_matrix activation(float *data, int64_t rows, cadre_shape shape)
         data, rows, cadre_shape_columns(shape), cadre_shape_stride(shape)};
 }
 
+// The same of bf16 numbers.
+static cadre_narrow_matrix narrow(float *data, int64_t rows, cadre_shape shape)
+{
+    return (cadre_narrow_matrix){(void *)data, rows, cadre_shape_columns(shape),
+        cadre_shape_stride(shape)};
+}
+
 // What a net's passes forward and backward have in common.
 typedef struct journey {
     const cadre_net *net;
@@ -237,14 +244,25 @@ static cadre_status set_out(cadre_net_worker *w, const float *const *params,
     return CADRE_OK;
 }
 
-typedef enum direction { FORWARD, BACKWARD } direction;
+// Forward, forward again in backward, and backward itself.
+typedef enum direction { FORWARD, AGAIN, BACKWARD } direction;
 
 static cadre_matrix output_of(const journey *j, int layer, direction which)
 {
-    const cadre_layer_places *places = &j->places->layers[layer];
-    size_t offset = which == FORWARD ? places->output : places->kept;
-    return activation(
-        j->block + offset, j->samples.rows, j->net->layers[layer].out);
+    return activation(j->block + j->places->layers[layer].output[which],
+        j->samples.rows, j->net->layers[layer].out);
+}
+
+// The same in bf16; of the samples, before the first layer.
+static cadre_narrow_matrix narrow_of(
+    const journey *j, int layer, direction which)
+{
+    const size_t offset =
+        layer < 0 ? j->places->samples
+                  : j->places->layers[layer].narrow[which != FORWARD];
+    const cadre_shape shape =
+        layer < 0 ? j->net->input : j->net->layers[layer].out;
+    return narrow(j->block + offset, j->samples.rows, shape);
 }
 
 static cadre_matrix gradient_of(const journey *j, int layer)
@@ -271,32 +289,69 @@ static cadre_layer_call call_of(const journey *j, int layer, direction which)
         .tokens = cadre_net_embeds(j->net) ? j->samples.data : NULL,
         .x = layer == 0 ? j->samples
                         : cadre_matrix_read(output_of(j, layer - 1, which)),
+        .narrow_x = cadre_narrow_read(narrow_of(j, layer - 1, which)),
         .pass = j->pass,
-        .scratch = j->block + j->places->layers[layer].scratch[which],
+        .scratch =
+            j->block + j->places->layers[layer].scratch[which != FORWARD],
     };
+}
+
+// A layer's forward, and what it makes in bf16 if that is wanted.
+static cadre_status make_output(
+    const journey *j, const cadre_layer_call *call, int layer, direction which)
+{
+    const cadre_matrix y = output_of(j, layer, which);
+    CADRE_TRY(call->plan->ops->forward(call, y));
+    const cadre_layer_places *places = &j->places->layers[layer];
+    const cadre_narrow_matrix copy = narrow_of(j, layer, which);
+    if (places->narrows && places->rounds[which]) {
+        cadre_matrix_round(y, copy);
+    } else if (places->narrows) {
+        cadre_matrix_narrow(cadre_matrix_read(y), copy);
+    }
+    return CADRE_OK;
 }
 
 static cadre_status forward(const journey *j)
 {
+    if (j->net->layers[0].bf16) {
+        cadre_matrix_narrow(j->samples, narrow_of(j, -1, FORWARD));
+    }
     for (int l = 0; l < j->net->n_layers; l++) {
         cadre_layer_call call = call_of(j, l, FORWARD);
         if (call.plan->ops == &cadre_add) {
             call.past = output_of(j, call.plan->partner, FORWARD);
         }
-        CADRE_TRY(call.plan->ops->forward(&call, output_of(j, l, FORWARD)));
+        CADRE_TRY(make_output(j, &call, l, FORWARD));
     }
     return CADRE_OK;
 }
 
-// Computes what a layer's backward reads and was not kept.
-static cadre_status compute_again(const journey *j, int layer)
+// Makes an output in f32 of what was kept of it.
+static void widen(const journey *j, int layer)
+{
+    cadre_matrix_widen(cadre_narrow_read(narrow_of(j, layer, BACKWARD)),
+        output_of(j, layer, BACKWARD));
+}
+
+// Computes or widens what a layer's backward reads and was not kept in f32.
+static cadre_status bring(const journey *j, int layer)
 {
     const cadre_layer_places *places = &j->places->layers[layer];
+    if (places->widens_before) {
+        widen(j, places->again_first - 1);
+    }
     for (int i = 0; i < places->again_count; i++) {
         int l = places->again_first + i;
-        cadre_layer_call call = call_of(j, l, BACKWARD);
-        call.scratch = j->block + places->scratch[BACKWARD];
-        CADRE_TRY(call.plan->ops->forward(&call, output_of(j, l, BACKWARD)));
+        cadre_layer_call call = call_of(j, l, AGAIN);
+        call.scratch = j->block + places->scratch[1];
+        CADRE_TRY(make_output(j, &call, l, AGAIN));
+    }
+    if (places->widens_output) {
+        widen(j, layer);
+    }
+    if (places->widens_input) {
+        widen(j, layer - 1);
     }
     return CADRE_OK;
 }
@@ -336,6 +391,19 @@ static cadre_status param_gradients(const journey *j, int layer,
     return CADRE_OK;
 }
 
+// The gradient of a layer's output in bf16, if a product wants it.
+static cadre_narrow_view narrow_gradient(const journey *j, int layer)
+{
+    const cadre_layer_plan *plan = &j->net->layers[layer];
+    const cadre_narrow_matrix m =
+        narrow(j->block + j->places->layers[layer].narrow_gradient,
+            j->samples.rows, plan->out);
+    if (cadre_layer_takes_narrow_dy(plan)) {
+        cadre_matrix_narrow(cadre_matrix_read(gradient_of(j, layer)), m);
+    }
+    return cadre_narrow_read(m);
+}
+
 // Backward through all layers that have parameters, or have such below them;
 // the gradient of the net's output is there.
 static cadre_status backward(
@@ -343,10 +411,11 @@ static cadre_status backward(
 {
     const cadre_net *net = j->net;
     for (int l = net->n_layers - 1; l >= net->first_trained; l--) {
-        CADRE_TRY(compute_again(j, l));
+        CADRE_TRY(bring(j, l));
         cadre_layer_call call = call_of(j, l, BACKWARD);
         call.y = cadre_matrix_read(output_of(j, l, BACKWARD));
         call.dy = cadre_matrix_read(gradient_of(j, l));
+        call.narrow_dy = narrow_gradient(j, l);
         if (call.plan->ops == &cadre_add || call.plan->ops == &cadre_residual) {
             call.past = past_gradient(j, l);
         }

@@ -25,25 +25,51 @@ static cadre_matrix matrix(uint32_t tag, int64_t rows, int64_t columns)
     return m;
 }
 
-static float element(cadre_factor f, int64_t row, int64_t column)
+// A factor that is rounded before it is multiplied.
+typedef struct factor {
+    cadre_matrix_view matrix;
+    bool transposed;
+} factor;
+
+static float element(factor f, int64_t row, int64_t column)
 {
     return f.transposed ? cadre_matrix_view_row(f.matrix, column)[row]
                         : cadre_matrix_view_row(f.matrix, row)[column];
 }
 
-static void multiply(cadre_factor a, cadre_factor b, cadre_matrix c)
+// Rounded, with NaN between its rows.
+static cadre_narrow_matrix narrowed(cadre_matrix_view from)
 {
+    size_t count = (size_t)(from.rows * from.stride);
+    uint16_t *data = cadre_alloc_array(count, sizeof(*data));
+    assert_non_null(data);
+    for (size_t i = 0; i < count; i++) {
+        data[i] = 0x7fc0;
+    }
+    cadre_narrow_matrix m = {data, from.rows, from.columns, from.stride};
+    cadre_matrix_narrow(from, m);
+    return m;
+}
+
+static void multiply(factor a, factor b, cadre_matrix c)
+{
+    const cadre_narrow_matrix na = narrowed(a.matrix);
+    const cadre_narrow_matrix nb = narrowed(b.matrix);
     cadre_bf16_product *p = NULL;
-    CHECK_OK(cadre_bf16_product_create(a, b, c, &p));
+    CHECK_OK(cadre_bf16_product_create(
+        (cadre_bf16_factor){cadre_narrow_read(na), a.transposed},
+        (cadre_bf16_factor){cadre_narrow_read(nb), b.transposed}, c, &p));
     float *scratch = floats(cadre_bf16_product_scratch(p));
     uint64_t calls = cadre_alloc_calls();
-    CHECK_OK(cadre_bf16_product_compute(p, a.matrix, b.matrix, c, scratch));
+    CHECK_OK(cadre_bf16_product_compute(p, na.data, nb.data, c.data, scratch));
     assert_int_equal(cadre_alloc_calls(), calls);
     cadre_free(scratch);
     cadre_bf16_product_destroy(p);
+    cadre_free(na.data);
+    cadre_free(nb.data);
 }
 
-static void check_product(cadre_factor a, cadre_factor b, int64_t depth)
+static void check_product(factor a, factor b, int64_t depth)
 {
     int64_t rows = a.transposed ? a.matrix.columns : a.matrix.rows;
     int64_t columns = b.transposed ? b.matrix.rows : b.matrix.columns;
@@ -90,8 +116,8 @@ static void products_are_those_of_rounded_factors(void **state)
                                       : matrix(FORMULA_X, n[0], n[1]);
             cadre_matrix b = b_turned ? matrix(FORMULA_DY, n[2], n[1])
                                       : matrix(FORMULA_DY, n[1], n[2]);
-            check_product((cadre_factor){cadre_matrix_read(a), a_turned},
-                (cadre_factor){cadre_matrix_read(b), b_turned}, n[1]);
+            check_product((factor){cadre_matrix_read(a), a_turned},
+                (factor){cadre_matrix_read(b), b_turned}, n[1]);
             cadre_free(a.data);
             cadre_free(b.data);
         }
@@ -118,10 +144,10 @@ static void check_rounding(const uint32_t *from, const uint32_t *to, int n)
     const cadre_matrix_view row = {values, 1, n, n};
     for (int which = 0; which < 2; which++) {
         if (which == 0) {
-            multiply((cadre_factor){column, false}, (cadre_factor){unit, false},
+            multiply((factor){column, false}, (factor){unit, false},
                 (cadre_matrix){found, n, 1, 1});
         } else {
-            multiply((cadre_factor){unit, false}, (cadre_factor){row, false},
+            multiply((factor){unit, false}, (factor){row, false},
                 (cadre_matrix){found, 1, n, n});
         }
         for (int i = 0; i < n; i++) {
@@ -165,8 +191,8 @@ static void rounding_is_to_nearest_even(void **state)
 static void no_memory_is_an_error_and_no_leak(void **state)
 {
     (void)state;
-    const cadre_factor a = {{NULL, 3, 4, 4}, false};
-    const cadre_factor b = {{NULL, 4, 5, 5}, false};
+    const cadre_bf16_factor a = {{NULL, 3, 4, 4}, false};
+    const cadre_bf16_factor b = {{NULL, 4, 5, 5}, false};
     cadre_bf16_product *p = NULL;
     cadre_alloc_fail_after(0);
     cadre_status status =

@@ -5,7 +5,6 @@
 
 #include "nn/bf16.h"
 #include "nn/compute_conv.h"
-#include "nn/few_channels.h"
 #include "nn/formula.h"
 #include "nn/layer.h"
 #include "nn/reader.h"
@@ -64,16 +63,31 @@ static float *plain(cadre_shape s, cadre_matrix m)
     return values;
 }
 
+// The same rows of bf16.
+static cadre_narrow_matrix narrowed(cadre_matrix from)
+{
+    uint16_t *data =
+        cadre_alloc_array((size_t)(from.rows * from.stride), sizeof(*data));
+    assert_non_null(data);
+    cadre_narrow_matrix m = {data, from.rows, from.columns, from.stride};
+    cadre_matrix_narrow(cadre_matrix_read(from), m);
+    return m;
+}
+
 static void compute(trial *t)
 {
     const cadre_layer_ops *ops = t->plan.ops;
     float *scratch = floats(t->state->scratch);
+    const cadre_narrow_matrix x = narrowed(t->x);
+    const cadre_narrow_matrix dy = narrowed(t->dy);
     const cadre_layer_call call = {
         .plan = &t->plan,
         .state = t->state,
         .params = (const float *const *)t->params,
         .x = cadre_matrix_read(t->x),
         .dy = cadre_matrix_read(t->dy),
+        .narrow_x = cadre_narrow_read(x),
+        .narrow_dy = cadre_narrow_read(dy),
         .scratch = scratch,
     };
     uint64_t calls = cadre_alloc_calls();
@@ -85,6 +99,8 @@ static void compute(trial *t)
     CHECK_OK(ops->input_gradient(&call, t->dx));
     assert_int_equal(cadre_alloc_calls(), calls);
     cadre_free(scratch);
+    cadre_free(x.data);
+    cadre_free(dy.data);
 }
 
 // plan.in, and for an "unembedding" plan.tied, are there.
@@ -310,9 +326,8 @@ static void check_conv(const conv_case *c, bool relu)
     start(&t, &layer, N, relu);
     compute(&t);
     wanted w = want(&t);
-    const cadre_conv_options options = {
-        .in = t.plan.in, .out = t.plan.out, .groups = c->groups};
-    w.exact_dw = cadre_few_channels(&options);
+    w.exact_dw = t.plan.wide_gradient;
+    assert_true(w.exact_dw == (c->in <= 3 && t.plan.out.block > 1));
     for (int64_t i = 0; i < N * c->out; i++) {
         meet_channel(&t, c, &w, i / c->out, i % c->out);
     }
