@@ -38,8 +38,11 @@ typedef struct cadre_conv_options {
 /** The block that images have where the library works fastest. */
 int64_t cadre_compute_block(void);
 
-/** The block of a convolution's input: few channels do not fill a block. */
-int64_t cadre_conv_input_block(cadre_shape in);
+/**
+ * The block of a convolution's input: few channels do not fill a block, but in
+ * groups the library wants one all the same.  0 groups are one.
+ */
+int64_t cadre_conv_input_block(cadre_shape in, int64_t groups);
 
 /**
  * Errors: CADRE_ERR_NO_MEMORY

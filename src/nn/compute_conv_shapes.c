@@ -14,17 +14,37 @@ int64_t cadre_compute_block(void)
     return (isa & dnnl_cpu_isa_sse41) == dnnl_cpu_isa_sse41 ? 8 : 1;
 }
 
-int64_t cadre_conv_input_block(cadre_shape in)
+int64_t cadre_conv_input_block(cadre_shape in, int64_t groups)
 {
     enum { FEW_CHANNELS = 3 }; // one, or red, green and blue
-    return in.channels <= FEW_CHANNELS ? 1 : cadre_compute_block();
+    bool few = in.channels <= FEW_CHANNELS && groups <= 1;
+    return few ? 1 : cadre_compute_block();
+}
+
+int64_t cadre_conv_groups(const cadre_conv_options *options)
+{
+    const int64_t block = options->out.block;
+    const int64_t groups = options->groups;
+    const int64_t in = options->in.channels / groups;
+    const int64_t out = options->out.channels / groups;
+    // Single channels are fast as they are where windows are small and overlap.
+    bool by_channel = in == 1 && out == 1 && options->kernel <= 3 &&
+                      options->padding <= options->kernel / 2 &&
+                      options->stride <= options->kernel;
+    int64_t together = 1;
+    while (block > 1 && !by_channel && together < groups &&
+           (groups % together != 0 || together * in % block != 0 ||
+               together * out % block != 0)) {
+        together++;
+    }
+    return groups / together;
 }
 
 int64_t cadre_conv_filled(const cadre_conv_options *options)
 {
     const cadre_shape in = options->in;
-    return options->groups > 1 ? in.channels
-                               : cadre_shape_blocks(in) * in.block;
+    return cadre_conv_groups(options) > 1 ? in.channels
+                                          : cadre_shape_blocks(in) * in.block;
 }
 
 static dnnl_status_t describe_image(dnnl_memory_desc_t *md,
@@ -42,11 +62,12 @@ static dnnl_status_t describe_image(dnnl_memory_desc_t *md,
 static dnnl_status_t describe_weight(dnnl_memory_desc_t *md,
     dnnl_data_type_t type, const cadre_conv_options *o, bool packable)
 {
-    int64_t in = cadre_conv_filled(o) / o->groups;
+    const int64_t groups = cadre_conv_groups(o);
+    const int64_t in = cadre_conv_filled(o) / groups;
     const dnnl_dims_t plain = {o->out.channels, in, o->kernel, o->kernel};
     const dnnl_dims_t grouped = {
-        o->groups, o->out.channels / o->groups, in, o->kernel, o->kernel};
-    bool one = o->groups == 1;
+        groups, o->out.channels / groups, in, o->kernel, o->kernel};
+    bool one = groups == 1;
     dnnl_format_tag_t tag = packable ? dnnl_format_tag_any
                             : one    ? dnnl_oihw
                                      : dnnl_goihw;

@@ -31,6 +31,12 @@ typedef struct cadre_conv_shapes {
 } cadre_conv_shapes;
 
 /**
+ * Groups that the library computes: neighbours together, as many as fill blocks
+ * of channels, and if that does not come out even, all.
+ */
+int64_t cadre_conv_groups(const cadre_conv_options *options);
+
+/**
  * Input channels, those included that fill the last block; in groups that is
  * not possible.
  */

@@ -28,15 +28,16 @@ static conv_state *as_conv(cadre_layer_state *state)
 
 // For larger windows the compute library has fast code only for plain images.
 // Measured (oneDNN 2.6.3, AVX2, one thread, 3 > 96 channels, 11 x 11, 4 images
-// of 67 x 67): forward 5009 ms to blocks, 1.6 to plain ones.
-static bool is_large(const cadre_layer *layer)
+// of 67 x 67): forward 5009 ms to blocks, 1.6 to plain ones.  So it is with the
+// weights' gradient of dilated windows.
+static bool wants_plain(const cadre_layer *layer)
 {
-    return layer->kernel > 7;
+    return layer->kernel > 7 || layer->dilation > 1;
 }
 
 static int64_t input_block(const cadre_layer *layer, cadre_shape in)
 {
-    return is_large(layer) ? 1 : cadre_conv_input_block(in);
+    return wants_plain(layer) ? 1 : cadre_conv_input_block(in, layer->groups);
 }
 
 static bool has_few_channels(const cadre_layer_plan *plan)
@@ -72,7 +73,7 @@ static cadre_status plan_conv(const cadre_layer *layer, cadre_layer_plan *plan)
     plan->stride = layer->stride == 0 ? 1 : layer->stride;
     plan->padding = layer->padding;
     plan->out.channels = layer->width;
-    plan->out.block = is_large(layer) ? 1 : cadre_compute_block();
+    plan->out.block = wants_plain(layer) ? 1 : cadre_compute_block();
     plan->wide_gradient = has_few_channels(plan);
     return cadre_layer_slide(plan);
 }

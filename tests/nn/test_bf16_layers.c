@@ -322,7 +322,7 @@ static void check_conv(const conv_case *c, bool relu)
     trial t = {.n_weights = (size_t)(c->out * c->in / c->groups * c->kernel *
                                      c->kernel)};
     t.plan.in = (cadre_shape){c->in, c->height, c->width, 1, 0};
-    t.plan.in.block = cadre_conv_input_block(t.plan.in);
+    t.plan.in.block = cadre_conv2d.input_block(&layer, t.plan.in);
     start(&t, &layer, N, relu);
     compute(&t);
     wanted w = want(&t);
@@ -349,6 +349,7 @@ static void convolution_is_within_rounding(void **state)
         {20, 30, 7, 5, 3, 1, 1, 1, 5},
         {8, 12, 9, 9, 3, 1, 2, 2, 1},
         {32, 32, 6, 6, 3, 1, 1, 1, 32},
+        {32, 16, 6, 5, 3, 1, 1, 1, 16},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         check_conv(&cases[i], i % 2 == 1);

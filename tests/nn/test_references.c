@@ -334,7 +334,7 @@ static void layers_alone_agree(void **state)
     fclose(file);
     assert_int_equal(rows, 4 * 4 + 3 * 2);
     assert_int_equal(
-        images_seen, 12 * 4 + (2 * 3 + 1) * 2 + 3 * 2 + 3 * 2 + 4 * 6);
+        images_seen, 15 * 4 + (2 * 3 + 1) * 2 + 3 * 2 + 3 * 2 + 4 * 6);
     assert_int_equal(loss, 4 * 2);
 }
 
