@@ -72,6 +72,7 @@ bool cadre_isa_use(cadre_isa isa);
         name##_body args;                                \
     }                                                    \
     static void(*const name[CADRE_N_ISAS])               \
-        params = {name##_plain, name##_avx2, name##_avx512}
+        params /* NOLINT(bugprone-macro-parentheses) */  \
+        = {name##_plain, name##_avx2, name##_avx512}
 
 #endif // CADRE_KERNEL_VECTOR_H

@@ -61,7 +61,8 @@ static cadre_status plan_attention(
     plan->out = plan->in;
     plan->out.channels =
         plan->heads * cadre_layer_head_channels(plan->in.channels, plan);
-    plan->scratch = (size_t)(2 * BLOCK * cadre_matrix_stride(plan->in.tokens));
+    plan->scratch =
+        (size_t)(2 * (BLOCK * cadre_matrix_stride(plan->in.tokens)));
     return CADRE_OK;
 }
 
@@ -73,67 +74,70 @@ static cadre_status prepare(
         plan, sizeof(attention_state), n_rows, sizeof(softmax_row), out);
 }
 
-// Sets the scores of keys at CADRE_NO_TOKEN; tokens is NULL if there are none.
-CADRE_VECTOR_BODY void hide(
-    float *restrict s, const float *restrict tokens, int64_t n, float value)
+// The keys that a query meets.
+typedef struct met_keys {
+    int64_t n;
+    int64_t seen;        // of them, the first; but for those that are hidden:
+    const float *tokens; // CADRE_NO_TOKEN is; NULL if none is
+    float scale;         // of scores
+} met_keys;
+
+// Sets the scores of keys at CADRE_NO_TOKEN.
+CADRE_VECTOR_BODY void hide(float *restrict s, met_keys keys, float value)
 {
+    const float *restrict tokens = keys.tokens;
     if (tokens != NULL) {
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = 0; i < keys.seen; i++) {
             s[i] = tokens[i] < 0.0f ? value : s[i];
         }
     }
 }
 
-// The first `seen` scores of a row to p; those behind them to 0.
-CADRE_VECTOR_BODY void softmax_body(float *restrict s,
-    const float *restrict tokens, int64_t seen, int64_t n, float scale,
-    softmax_row *row)
+// The scores of a row to p.
+CADRE_VECTOR_BODY void softmax_body(
+    float *restrict s, met_keys keys, softmax_row *row)
 {
-    hide(s, tokens, seen, -FLT_MAX);
-    float top = cadre_lanes_max(s, seen) * scale;
-    for (int64_t i = 0; i < seen; i++) {
-        s[i] = cadre_exp(s[i] * scale - top);
+    hide(s, keys, -FLT_MAX);
+    float top = cadre_lanes_max(s, keys.seen) * keys.scale;
+    for (int64_t i = 0; i < keys.seen; i++) {
+        s[i] = cadre_exp(s[i] * keys.scale - top);
     }
-    hide(s, tokens, seen, 0.0f);
-    float sum = cadre_lanes_sum(s, seen);
+    hide(s, keys, 0.0f);
+    float sum = cadre_lanes_sum(s, keys.seen);
     float share = sum == 0.0f ? 0.0f : 1.0f / sum;
-    for (int64_t i = 0; i < seen; i++) {
+    for (int64_t i = 0; i < keys.seen; i++) {
         s[i] *= share;
     }
-    for (int64_t i = seen; i < n; i++) {
+    for (int64_t i = keys.seen; i < keys.n; i++) {
         s[i] = 0.0f;
     }
     *row = (softmax_row){top, share};
 }
-CADRE_VECTOR(softmax,
-    (float *restrict s, const float *restrict tokens, int64_t seen, int64_t n,
-        float scale, softmax_row *row),
-    (s, tokens, seen, n, scale, row));
+CADRE_VECTOR(softmax, (float *restrict s, met_keys keys, softmax_row *row),
+    (s, keys, row));
 
 // The same p again, and dp to ds = p (dp - dp p) * scale; dp p is that of the
 // whole row, which y knows.
 CADRE_VECTOR_BODY void softmax_gradient_body(float *restrict s,
-    float *restrict dp, const float *restrict tokens, int64_t seen, int64_t n,
-    float scale, softmax_row row, const float *restrict y,
+    float *restrict dp, met_keys keys, softmax_row row, const float *restrict y,
     const float *restrict dy, int64_t depth)
 {
     float common = cadre_lanes_dot(y, dy, 0.0f, depth);
-    for (int64_t i = 0; i < seen; i++) {
-        s[i] = cadre_exp(s[i] * scale - row.top) * row.share;
-        dp[i] = s[i] * (dp[i] - common) * scale;
+    for (int64_t i = 0; i < keys.seen; i++) {
+        s[i] = cadre_exp(s[i] * keys.scale - row.top) * row.share;
+        dp[i] = s[i] * (dp[i] - common) * keys.scale;
     }
-    hide(s, tokens, seen, 0.0f);
-    hide(dp, tokens, seen, 0.0f);
-    for (int64_t i = seen; i < n; i++) {
+    hide(s, keys, 0.0f);
+    hide(dp, keys, 0.0f);
+    for (int64_t i = keys.seen; i < keys.n; i++) {
         s[i] = 0.0f;
         dp[i] = 0.0f;
     }
 }
 CADRE_VECTOR(softmax_gradient,
-    (float *restrict s, float *restrict dp, const float *restrict tokens,
-        int64_t seen, int64_t n, float scale, softmax_row row,
+    (float *restrict s, float *restrict dp, met_keys keys, softmax_row row,
         const float *restrict y, const float *restrict dy, int64_t depth),
-    (s, dp, tokens, seen, n, scale, row, y, dy, depth));
+    (s, dp, keys, row, y, dy, depth));
 
 // One block of queries of one head of one text.
 typedef struct block {
@@ -196,13 +200,18 @@ static cadre_matrix scores(const cadre_layer_call *call, const block *b, int i)
 {
     int64_t stride = cadre_matrix_stride(call->plan->in.tokens);
     return (cadre_matrix){
-        call->scratch + i * BLOCK * stride, b->n, b->n_keys, stride};
+        call->scratch + i * (BLOCK * stride), b->n, b->n_keys, stride};
 }
 
-// Keys that query q of the block sees.
-static int64_t seen_by(const cadre_layer_plan *plan, const block *b, int64_t q)
+// Those of query q of the block.
+static met_keys keys_of(const cadre_layer_plan *plan, const block *b, int64_t q)
 {
-    return is_causal(plan) ? b->first + q + 1 : b->n_keys;
+    return (met_keys){
+        .n = b->n_keys,
+        .seen = is_causal(plan) ? b->first + q + 1 : b->n_keys,
+        .tokens = b->tokens,
+        .scale = scale_of(plan),
+    };
 }
 
 static cadre_factor plain(cadre_matrix_view m)
@@ -223,8 +232,8 @@ static cadre_status forward_block(
     CADRE_TRY(cadre_compute_product(plain(view(plan, b, QUERY, call->x)),
         turned(view(plan, b, KEY, call->x)), s));
     for (int64_t q = 0; q < b->n; q++) {
-        softmax[cadre_isa_in_use()](cadre_matrix_row(s, q), b->tokens,
-            seen_by(plan, b, q), b->n_keys, scale_of(plan), &b->rows[q]);
+        softmax[cadre_isa_in_use()](
+            cadre_matrix_row(s, q), keys_of(plan, b, q), &b->rows[q]);
     }
     return cadre_compute_product(plain(cadre_matrix_read(s)),
         plain(view(plan, b, VALUE, call->x)), slice(plan, b, QUERY, y));
@@ -245,9 +254,9 @@ static cadre_status backward_block(
         plain(dy), turned(view(plan, b, VALUE, call->x)), dp));
     for (int64_t q = 0; q < b->n; q++) {
         softmax_gradient[cadre_isa_in_use()](cadre_matrix_row(s, q),
-            cadre_matrix_row(dp, q), b->tokens, seen_by(plan, b, q), b->n_keys,
-            scale_of(plan), b->rows[q], cadre_matrix_view_row(y, q),
-            cadre_matrix_view_row(dy, q), y.columns);
+            cadre_matrix_row(dp, q), keys_of(plan, b, q), b->rows[q],
+            cadre_matrix_view_row(y, q), cadre_matrix_view_row(dy, q),
+            y.columns);
     }
     cadre_matrix_view p = cadre_matrix_read(s);
     cadre_matrix_view ds = cadre_matrix_read(dp);

@@ -119,6 +119,7 @@ CADRE_VECTOR_BODY void highest(
         for (int64_t i = w.left; i < w.right; i++, cell += in.step) {
             lanes value;
             load(&value, cell, in.n);
+            // NOLINTNEXTLINE(misc-redundant-expression): of a NaN it is not
             mask higher = (value > best) | (value != value);
             best = (lanes)((higher & (mask)value) | (~higher & (mask)best));
         }
@@ -147,6 +148,7 @@ CADRE_VECTOR_BODY void give_to_highest(const float *restrict x, window w,
             if (!in.writes) {
                 load(&sum, dx + at, in.n);
             }
+            // NOLINTNEXTLINE(misc-redundant-expression): of a NaN it is not
             mask takes = (value == top) | (value != value);
             sum += (lanes)(takes & (mask)left);
             left = (lanes)(~takes & (mask)left);

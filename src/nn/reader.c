@@ -68,6 +68,7 @@ static cadre_status prepare_states(cadre_net_reader *r)
 static cadre_status make_room(cadre_net_reader *r)
 {
     const cadre_net *net = r->net;
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): of a pointer it is meant
     r->states = cadre_alloc_array((size_t)net->n_layers, sizeof(r->states[0]));
     if (r->states == NULL) {
         return CADRE_ERR_NO_MEMORY;

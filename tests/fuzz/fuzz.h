@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name for it
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes);
 
 #define FUZZ_CHECK(condition) \

@@ -191,7 +191,7 @@ static void smoothed_loss(const reference *r, float *z, float *losses)
 {
     int32_t *labels = cadre_alloc_array((size_t)r->n, sizeof(*labels));
     assert_non_null(labels);
-    formula_fill(FORMULA_X, (size_t)(r->n * r->i), 8.0f, z);
+    formula_fill(FORMULA_X, (size_t)r->n * (size_t)r->i, 8.0f, z);
     formula_labels((size_t)r->n, r->i, labels);
     for (int n = 0; n < r->n; n += 3) {
         labels[n] = CADRE_NO_LABEL;
@@ -203,13 +203,13 @@ static void smoothed_loss(const reference *r, float *z, float *losses)
 
 static void check_loss(const reference *r)
 {
-    float *z = floats((size_t)(r->n * r->i));
+    float *z = floats((size_t)r->n * (size_t)r->i);
     float *losses = floats((size_t)r->n);
     smoothed_loss(r, z, losses);
     if (strcmp(r->tensor, "loss") == 0) {
         compare(r, losses, (size_t)r->n);
     } else {
-        compare(r, z, (size_t)(r->n * r->i));
+        compare(r, z, (size_t)r->n * (size_t)r->i);
     }
     cadre_free(z);
     cadre_free(losses);
@@ -255,6 +255,7 @@ static void check_variants(const reference *r, size_t n_in, size_t n_out)
         assert_memory_equal(found.y, wanted.y, n_out * sizeof(float));
         assert_memory_equal(found.dx, wanted.dx, n_in * sizeof(float));
         for (int p = 0; p < found.plan.ops->n_params; p++) {
+            // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): compute made it
             assert_memory_equal(grads[p], wanted_grads[p],
                 param_count(&found, p) * sizeof(float));
             cadre_free(grads[p]);
@@ -311,7 +312,7 @@ static void every_variant_has_the_same_bits(void **state)
     };
     for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
         const reference *r = &cases[k];
-        size_t rows = (size_t)(r->n * (r->tokens > 0 ? r->tokens : 1));
+        size_t rows = (size_t)r->n * (size_t)(r->tokens > 0 ? r->tokens : 1);
         check_variants(r, rows * (size_t)r->i, rows * (size_t)r->o);
     }
     assert_true(cadre_isa_use(before));
