@@ -9,6 +9,8 @@
 #include <cadre/cadre.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -98,19 +100,30 @@ static int run_command(int argc, char **argv)
     return unknown(word);
 }
 
-// Whether all that was printed has left this process; else says what is lost.
-static bool output_is_out(void)
+// A thread that holds signals back hears of it by this alone.
+static bool has_no_reader(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    return poll(&p, 1, 0) > 0 && (p.revents & POLLERR) != 0;
+}
+
+// Whether all that was printed has left this process; else says what is lost,
+// unless nobody wanted it.
+static int output_status(void)
 {
     errno = 0;
     if (fflush(stdout) == 0 && ferror(stdout) == 0) {
-        return true;
+        return EXIT_DONE;
+    }
+    if (errno == EPIPE || has_no_reader(STDOUT_FILENO)) {
+        return EXIT_SIGNALLED + SIGPIPE;
     }
     char reason[128] = "a write failed";
     if (errno != 0) {
         (void)strerror_r(errno, reason, sizeof(reason));
     }
     fprintf(stderr, "cadre: cannot write to standard output: %s\n", reason);
-    return false;
+    return EXIT_FAULT;
 }
 
 int main(int argc, char **argv)
@@ -118,5 +131,6 @@ int main(int argc, char **argv)
     hold_standard_streams();
     log_lines_show(CADRE_LOG_WARN);
     int status = run_command(argc, argv);
-    return output_is_out() || status != EXIT_DONE ? status : EXIT_FAULT;
+    int of_output = output_status();
+    return status != EXIT_DONE ? status : of_output;
 }

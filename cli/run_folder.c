@@ -178,3 +178,34 @@ bool run_folder_write_config(
     }
     return write_config(config, path) || explain("write", path, problem);
 }
+
+// Whether config.yaml is all that is in the folder.
+static bool has_config_alone(const char *folder)
+{
+    DIR *entries = opendir(folder);
+    if (entries == NULL) {
+        return false;
+    }
+    bool config = false;
+    bool more = false;
+    const struct dirent *entry;
+    while ((entry = readdir(entries)) != NULL) {
+        if (strcmp(entry->d_name, "config.yaml") == 0) {
+            config = true;
+        } else if (strcmp(entry->d_name, ".") != 0 &&
+                   strcmp(entry->d_name, "..") != 0) {
+            more = true;
+        }
+    }
+    closedir(entries);
+    return config && !more;
+}
+
+void run_folder_give_back(const char *folder)
+{
+    char path[CADRE_PATH_BYTES];
+    if (has_config_alone(folder) &&
+        run_folder_path(folder, "config.yaml", path) && unlink(path) == 0) {
+        (void)rmdir(folder);
+    }
+}

@@ -29,6 +29,12 @@ bool run_folder_take(
 bool run_folder_write_config(
     const cadre_train_config *config, char problem[RUN_FOLDER_PROBLEM_BYTES]);
 
+/**
+ * Takes back what was written for a run that was refused before it began: the
+ * configuration, and the folder, if nothing else is in it.
+ */
+void run_folder_give_back(const char *folder);
+
 /** "folder/name".  False if folder is empty, or the path is too long. */
 bool run_folder_path(
     const char *folder, const char *name, char path[CADRE_PATH_BYTES]);

@@ -324,8 +324,14 @@ static int train_here(const train_wishes *w, cadre_train_config *config)
     if (n_ranks == 1) {
         return join_and_run(w, &job);
     }
-    return prepare_folder(w, config, job.problem) ? launch(w, config, n_ranks)
-                                                  : refuse(job.problem);
+    if (!prepare_folder(w, config, job.problem)) {
+        return refuse(job.problem);
+    }
+    int exit_status = launch(w, config, n_ranks);
+    if (exit_status == EXIT_REFUSED && w->resume == NULL) {
+        run_folder_give_back(config->out);
+    }
+    return exit_status;
 }
 
 // A launcher has decided it, and this process is one of the ranks.

@@ -23,9 +23,10 @@ static const char *find_folder(void)
 static cadre_status refuse(int error, const char *folder, int64_t nbytes)
 {
     return cadre_fail_errno(CADRE_ERR_IO, error,
-        "no file of %" PRId64 " bytes can be made in '%s'; set TMPDIR to a "
-        "folder that has room",
-        nbytes, folder);
+        "no file of %" PRId64 " bytes can be made in '%s'%s", nbytes, folder,
+        error == EMFILE || error == ENFILE
+            ? ""
+            : "; set TMPDIR to a folder that has room");
 }
 
 // The system would end a process that makes a file longer than its limit, so

@@ -67,7 +67,8 @@ static cadre_status check_tokens(const cadre_layer_call *call)
     const float vocabulary = (float)call->plan->vocabulary;
     for (int64_t n = 0; n < call->x.rows; n++) {
         float token = *cadre_matrix_view_row(call->x, n);
-        bool known = token >= 0.0f && token < vocabulary;
+        bool known = token >= 0.0f && token < vocabulary &&
+                     token == (float)(int64_t)token;
         if (!known && token != (float)CADRE_NO_TOKEN) {
             return cadre_fail(CADRE_ERR_INVALID_ARG,
                 "token %lld of a pass is %g; there are %lld, from 0",

@@ -20,6 +20,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MOST_NOTE_BYTES = 16 << 20 };
@@ -98,6 +99,11 @@ static cadre_status check_target(const char *dir)
     cadre_status status = cadre_folder_list(dir, note_entry, &occupied);
     if (status == CADRE_ERR_NOT_FOUND || (status == CADRE_OK && !occupied)) {
         return CADRE_OK;
+    }
+    struct stat about;
+    if (status != CADRE_OK &&
+        (lstat(dir, &about) != 0 || S_ISDIR(about.st_mode))) {
+        return status; // it could not be looked at
     }
     char *path = cadre_path_join(dir, CADRE_MANIFEST_NAME);
     if (path == NULL) {

@@ -221,6 +221,19 @@ class Bench(harness.CommandTest):
         self.refused(2, "--bind", "bench", "allreduce", "--bind", "core",
                      **alone)
 
+    def test_a_pipe_that_nobody_reads(self):
+        for arguments in (("-n", 1), ("-n", 2),
+                          ("-n", 2, "--transport", "inproc")):
+            with self.subTest(arguments):
+                bench = subprocess.Popen(
+                    [harness.CADRE, "bench", "barrier", "--json",
+                     *map(str, (*arguments, *FEW))],
+                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                    env=harness.environment())
+                bench.stdout.close()
+                bench.wait(timeout=60)
+                self.assertIn(bench.returncode, (141, -signal.SIGPIPE))
+
     def test_a_signal_ends_it_cleanly(self):
         for transport, number in (("inproc", signal.SIGINT),
                                   ("tcp", signal.SIGTERM)):

@@ -7,6 +7,7 @@
 
 import os
 import pathlib
+import resource
 import shutil
 import socket
 import subprocess
@@ -106,6 +107,20 @@ class Refusals(harness.CommandTest):
             self.refused(
                 2, str(port), *self.train_arguments(), RANK="0",
                 WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+
+    def test_ranks_that_cannot_start_leave_no_folder(self):
+        for n_files in (8, 12, 16):
+            with self.subTest(n_files):
+                out = self.new_out()
+                done = subprocess.run(
+                    [harness.CADRE, *map(
+                        str, self.train_arguments("-n", 2, out=out))],
+                    capture_output=True, text=True, timeout=120,
+                    env=harness.environment(),
+                    preexec_fn=lambda n=n_files: resource.setrlimit(
+                        resource.RLIMIT_NOFILE, (n, n)))
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertFalse(out.exists())
 
     def test_what_does_not_go_with_a_launcher(self):
         alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1",

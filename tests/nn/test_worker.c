@@ -360,7 +360,7 @@ static void refuses_tokens_that_there_are_not(void **state)
     const int32_t labels[TOKENS] = {0};
     float losses[TOKENS];
     int32_t classes[TOKENS];
-    static const float wrong[] = {5.0f, -0.5f, -2.0f, 1e30f, NAN};
+    static const float wrong[] = {5.0f, 1.5f, -0.5f, -2.0f, 1e30f, NAN};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         const float x[TOKENS] = {0.0f, 4.0f, wrong[i]};
         CHECK_FAILS(
