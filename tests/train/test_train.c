@@ -335,7 +335,8 @@ static void progress_is_told_step_by_step(void **state)
 {
     (void)state;
     watcher w = {0};
-    job j = {.config = small_config(), .hooks = {&w, watch, ask_to_stop}};
+    job j = {.config = small_config(),
+        .hooks = {.ctx = &w, .progress = watch, .stop_signal = ask_to_stop}};
     j.config.eval_every = 2;
     cadre_train_summary summary = train_on(1, &j);
     assert_int_equal(w.step, 5);
@@ -347,7 +348,8 @@ static void a_stop_is_after_the_step_in_which_it_is_asked_for(void **state)
 {
     (void)state;
     watcher w = {.stop_at = 4};
-    job j = {.config = small_config(), .hooks = {&w, watch, ask_to_stop}};
+    job j = {.config = small_config(),
+        .hooks = {.ctx = &w, .progress = watch, .stop_signal = ask_to_stop}};
     cadre_train_summary stopped = train_on(1, &j);
     assert_int_equal(stopped.steps, 4);
     assert_int_equal(stopped.stopped_by, SIGTERM);
@@ -525,7 +527,7 @@ static void nothing_is_allocated_after_the_first_steps(void **state)
     for (int n = 1; n <= 3; n += 2) {
         uint64_t calls = 0;
         job j = {.config = small_config(),
-            .hooks = {&calls, note_allocations, NULL}};
+            .hooks = {.ctx = &calls, .progress = note_allocations}};
         j.config.global_batch = 63;
         j.config.steps = 12;
         (void)train_on(n, &j);
