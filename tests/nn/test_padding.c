@@ -3,10 +3,10 @@
 // Texts shorter than the net's, filled up with CADRE_NO_TOKEN: losses and
 // gradients are those of the text alone, in a net as short as it is.
 
-#include "base/alloc.h"
 #include "cadre/net.h"
 #include "nn/formula.h"
 #include "nn/reader.h"
+#include "nn/training.h"
 #include "support/check.h"
 #include <math.h>
 #include <string.h>
@@ -64,72 +64,37 @@ static cadre_net *make_net(const recipe *r, int tokens)
     return net;
 }
 
-static float *floats(size_t count)
-{
-    float *values = cadre_alloc_array(count, sizeof(*values));
-    assert_non_null(values);
-    return values;
-}
-
 typedef struct trial {
-    cadre_net *net;
-    cadre_net_worker *worker;
-    int n_params;
-    size_t counts[PARAMS];
-    float *params[PARAMS];
-    float *grads[PARAMS];
+    training net;
     double loss;
 } trial;
 
 static void start(trial *t, const recipe *r, int tokens)
 {
-    *t = (trial){.net = make_net(r, tokens)};
-    CHECK_OK(cadre_net_worker_create(t->net, NULL, 0, &t->worker));
-    t->n_params = cadre_net_param_count(t->net);
-    assert_in_range(t->n_params, POSITIONS + 1, PARAMS);
-    for (int p = 0; p < t->n_params; p++) {
-        t->counts[p] = cadre_net_param_at(t->net, p)->count;
-        t->params[p] = floats(t->counts[p]);
-        t->grads[p] = floats(t->counts[p]);
+    training *n = &t->net;
+    training_start(n, make_net(r, tokens), 1, 1);
+    assert_in_range(n->n_params, POSITIONS + 1, PARAMS);
+    for (int p = 0; p < n->n_params; p++) {
         formula_fill(
-            FORMULA_PARAM + (uint32_t)p, t->counts[p], 0.3f, t->params[p]);
+            FORMULA_PARAM + (uint32_t)p, n->counts[p], 0.3f, n->params[p]);
     }
+    t->loss = 0.0;
 }
 
 static void finish(trial *t)
 {
-    for (int p = 0; p < t->n_params; p++) {
-        cadre_free(t->params[p]);
-        cadre_free(t->grads[p]);
-    }
-    cadre_net_worker_destroy(t->worker);
-    cadre_net_destroy(t->net);
-}
-
-static float *grad_of(void *ctx, int index)
-{
-    trial *t = ctx;
-    return t->grads[index];
-}
-
-static cadre_status ready(void *ctx, int index)
-{
-    (void)ctx;
-    (void)index;
-    return CADRE_OK;
+    training_finish(&t->net);
 }
 
 static cadre_status try_pass(
     trial *t, const float *x, const int32_t *labels, int64_t n_texts)
 {
-    const cadre_grad_listener listener = {t, grad_of, ready};
     const cadre_pass pass = {.x = x,
         .labels = labels,
         .n_samples = n_texts,
         .first = true,
         .last = true};
-    return cadre_net_pass(
-        t->worker, (const float *const *)t->params, &pass, &listener, &t->loss);
+    return training_try_pass(&t->net, &pass, &t->loss);
 }
 
 // A text alone, and filled up with another one that has no token at all.
@@ -164,12 +129,12 @@ static void fill(texts *t, int first, int step)
 // long one.
 static void share_params(const texts *w, const trial *padded, trial *alone)
 {
-    for (int p = 0; p < alone->n_params; p++) {
-        for (size_t k = 0; k < alone->counts[p]; k++) {
+    for (int p = 0; p < alone->net.n_params; p++) {
+        for (size_t k = 0; k < alone->net.counts[p]; k++) {
             size_t from = p == POSITIONS
                               ? (size_t)w->place[k / WIDTH] * WIDTH + k % WIDTH
                               : k;
-            alone->params[p][k] = padded->params[p][from];
+            alone->net.params[p][k] = padded->net.params[p][from];
         }
     }
 }
@@ -214,10 +179,10 @@ static void check_padded(const recipe *r, int first, int step, double tolerance)
     CHECK_OK(try_pass(&alone, w.alone, w.alone_labels, 1));
     CHECK_OK(try_pass(&padded, w.padded, w.padded_labels, TEXTS));
     assert_true(fabs(padded.loss - alone.loss) <= tolerance * alone.loss);
-    gather_places(&w, padded.grads[POSITIONS]);
-    for (int p = 0; p < alone.n_params; p++) {
-        double found =
-            distance(padded.grads[p], alone.grads[p], alone.counts[p]);
+    gather_places(&w, padded.net.grads[POSITIONS]);
+    for (int p = 0; p < alone.net.n_params; p++) {
+        double found = distance(
+            padded.net.grads[p], alone.net.grads[p], alone.net.counts[p]);
         if (!(found <= tolerance)) {
             fail_msg("%s, tokens at %d and on by %d: gradient %d is off by %g",
                 r->attention, first, step, p, found);
@@ -264,10 +229,10 @@ static void so_it_does_with_bf16(void **state)
 static void assert_same_bits(const trial *a, const trial *b)
 {
     assert_true(a->loss == b->loss);
-    for (int p = 0; p < a->n_params; p++) {
+    for (int p = 0; p < a->net.n_params; p++) {
         if (p != POSITIONS) {
-            assert_memory_equal(
-                a->grads[p], b->grads[p], a->counts[p] * sizeof(float));
+            assert_memory_equal(a->net.grads[p], b->net.grads[p],
+                a->net.counts[p] * sizeof(float));
         }
     }
 }
@@ -289,7 +254,7 @@ static void what_is_hidden_does_not_matter(void **state)
         start(&after, &both[i], PADDED);
         for (int k = 0; k < PADDED * WIDTH; k++) {
             if (w.padded[k / WIDTH] < 0.0f) {
-                after.params[POSITIONS][k] *= -100.0f;
+                after.net.params[POSITIONS][k] *= -100.0f;
             }
         }
         CHECK_OK(try_pass(&before, w.padded, w.padded_labels, TEXTS));
@@ -328,9 +293,9 @@ static void a_reader_hides_the_same_keys(void **state)
     cadre_matrix_view wanted;
     cadre_net_reader *reader = NULL;
     start(&t, &r, PADDED);
-    const float *const *params = (const float *const *)t.params;
-    CHECK_OK(cadre_net_scores(t.worker, params, w.padded, 1, &wanted));
-    CHECK_OK(cadre_net_reader_create(t.net, &reader));
+    const float *const *params = (const float *const *)t.net.params;
+    CHECK_OK(cadre_net_scores(t.net.worker, params, w.padded, 1, &wanted));
+    CHECK_OK(cadre_net_reader_create(t.net.net, &reader));
     for (int k = 0, at = 0; k < ALONE; at = w.place[k++] + 1) {
         const float *scores = NULL;
         CHECK_OK(cadre_net_reader_read(
@@ -357,11 +322,12 @@ static void no_token_has_no_label(void **state)
     CHECK_FAILS(try_pass(&t, w.padded, w.padded_labels, TEXTS),
         CADRE_ERR_INVALID_ARG, "label 9 of a pass is 3, but there is no token");
     assert_true(t.loss == 7.0);
-    CHECK_FAILS(cadre_net_predict(t.worker, (const float *const *)t.params,
-                    w.padded, w.padded_labels, 1, losses, classes),
+    CHECK_FAILS(
+        cadre_net_predict(t.net.worker, (const float *const *)t.net.params,
+            w.padded, w.padded_labels, 1, losses, classes),
         CADRE_ERR_INVALID_ARG, "CADRE_NO_LABEL");
     w.padded_labels[ALONE] = CADRE_NO_LABEL;
-    CHECK_OK(cadre_net_predict(t.worker, (const float *const *)t.params,
+    CHECK_OK(cadre_net_predict(t.net.worker, (const float *const *)t.net.params,
         w.padded, w.padded_labels, 1, losses, classes));
     for (int k = 0; k < PADDED; k++) {
         assert_true(k < ALONE ? losses[k] > 0.0f : losses[k] == 0.0f);

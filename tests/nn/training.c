@@ -46,12 +46,18 @@ static cadre_status ready(void *ctx, int index)
     return CADRE_OK;
 }
 
-double training_pass(training *t, const cadre_pass *pass)
+cadre_status training_try_pass(
+    training *t, const cadre_pass *pass, double *loss_sum)
 {
     cadre_grad_listener listener = {t, grad_of, ready};
+    return cadre_net_pass(
+        t->worker, (const float *const *)t->params, pass, &listener, loss_sum);
+}
+
+double training_pass(training *t, const cadre_pass *pass)
+{
     double loss = 0.0;
-    CHECK_OK(cadre_net_pass(
-        t->worker, (const float *const *)t->params, pass, &listener, &loss));
+    CHECK_OK(training_try_pass(t, pass, &loss));
     return loss;
 }
 

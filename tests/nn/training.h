@@ -28,7 +28,11 @@ typedef struct training {
 void training_start(training *t, cadre_net *net, int batch, int n_labels);
 void training_finish(training *t);
 
-/** A pass over a part of the batch, forward and backward: its summed loss. */
+/** A pass over a part of the batch, forward and backward. */
+cadre_status training_try_pass(
+    training *t, const cadre_pass *pass, double *loss_sum);
+
+/** One that does not fail: its summed loss. */
 double training_pass(training *t, const cadre_pass *pass);
 
 /** An update by what the passes left; steps count from 1. */
