@@ -12,7 +12,7 @@
 enum {
     BATCH = 6,
     MOST_INPUTS = 8 * 8 * 3,
-    TOKENS = 8,
+    TOKENS = 32,
     WIDTH = 24,
     VOCABULARY = 30
 };
