@@ -193,7 +193,9 @@ static cadre_status write_all(
 static cadre_status take_pieces(
     cadre_idx_file *file, int64_t nbytes, int unpacked, uint64_t *hash)
 {
-    enum { PIECE = 1 << 16 };
+    // Written in large pieces, the file lies in large pieces of the page cache,
+    // where a read finds its place sooner.
+    enum { PIECE = 1 << 20 };
     uint8_t *piece = cadre_alloc(PIECE);
     if (piece == NULL) {
         return CADRE_ERR_NO_MEMORY;

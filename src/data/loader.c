@@ -126,24 +126,32 @@ static bool find_leaf(cadre_loader *loader)
     return true;
 }
 
-// One sample that a thread reads, and where to.
+// Samples that a thread reads, neighbours in the batch, and where to.
 typedef struct errand {
     slot *slot;
-    cadre_place place;
-    int64_t at; // place in the slot, in samples
+    int64_t first; // of them, as a place in the batch
+    int64_t at;    // its place in the slot, in samples
+    int64_t n;
 } errand;
 
-static errand errand_of(const cadre_loader *loader, slot *s, const cursor *c)
+// Takes the next samples of the leaf at the cursor.  Many at a time, since they
+// may be read in less time than two threads need to agree; but all threads shall
+// have some of a leaf, and a few times over.
+static errand take_errand(const cadre_loader *loader, slot *s, cursor *c)
 {
-    const cadre_loader_options *o = &loader->options;
-    int leaf = leaf_number(loader, c->leaf);
-    return (errand){
+    enum { SHARES = 8, MOST = 16 };
+    const int64_t left = c->end - c->next;
+    int64_t n = left / (SHARES * loader->n_threads);
+    n = n < 1 ? 1 : n;
+    n = n > MOST ? MOST : n;
+    const errand e = {
         .slot = s,
-        .place.epoch = s->batch.epoch,
-        .place.sample = cadre_deal_sample(o->seed, s->batch.epoch,
-            o->dataset->n_samples, s->batch.first + c->next),
-        .at = place_in_slot(loader, s, leaf, c->next),
+        .first = c->next,
+        .at = place_in_slot(loader, s, leaf_number(loader, c->leaf), c->next),
+        .n = n,
     };
+    c->next += n;
+    return e;
 }
 
 // Waits for something to read; false if there will be no more.
@@ -169,21 +177,20 @@ static bool next_errand(cadre_loader *loader, errand *out)
         }
     }
     if (found) {
-        *out = errand_of(loader, &loader->slots[c->step % SLOTS], c);
-        c->next++;
+        *out = take_errand(loader, &loader->slots[c->step % SLOTS], c);
     }
     pthread_mutex_unlock(&loader->mu);
     return found;
 }
 
-// A sample that could not be read stays missing, so that nobody takes its step
+// Samples that could not be read stay missing, so that nobody takes their step
 // for whole.
 static void finish_errand(
     cadre_loader *loader, const errand *e, cadre_status status)
 {
     pthread_mutex_lock(&loader->mu);
     if (status == CADRE_OK) {
-        e->slot->n_missing--;
+        e->slot->n_missing -= e->n;
     } else if (loader->failed == CADRE_OK) {
         loader->failed = status;
         snprintf(loader->text, sizeof(loader->text), "%s", cadre_error_text());
@@ -194,15 +201,31 @@ static void finish_errand(
     pthread_mutex_unlock(&loader->mu);
 }
 
+static cadre_status read_sample(
+    const cadre_loader *loader, const errand *e, int64_t i)
+{
+    const cadre_loader_options *o = &loader->options;
+    const cadre_dataset *dataset = o->dataset;
+    const cadre_batch *batch = &e->slot->batch;
+    const cadre_place place = {
+        .epoch = batch->epoch,
+        .sample = cadre_deal_sample(o->seed, batch->epoch, dataset->n_samples,
+            batch->first + e->first + i),
+    };
+    return cadre_dataset_read(dataset, place,
+        e->slot->x + (e->at + i) * dataset->sample_elements,
+        e->slot->labels + (e->at + i) * cadre_dataset_labels(dataset));
+}
+
 static void run(void *ctx)
 {
     cadre_loader *loader = ctx;
-    const cadre_dataset *dataset = loader->options.dataset;
     for (errand e; next_errand(loader, &e);) {
-        float *x = e.slot->x + e.at * dataset->sample_elements;
-        int32_t *labels = e.slot->labels + e.at * cadre_dataset_labels(dataset);
-        finish_errand(
-            loader, &e, cadre_dataset_read(dataset, e.place, x, labels));
+        cadre_status status = CADRE_OK;
+        for (int64_t i = 0; i < e.n && status == CADRE_OK; i++) {
+            status = read_sample(loader, &e, i);
+        }
+        finish_errand(loader, &e, status);
     }
 }
 
@@ -360,8 +383,9 @@ void cadre_loader_release(cadre_loader *loader)
 
     pthread_mutex_lock(&loader->mu);
     loader->released = loader->current;
-    pthread_cond_broadcast(&loader->changed);
     pthread_mutex_unlock(&loader->mu);
+    // Unlocked before, so that who wakes does not have to wait again.
+    pthread_cond_broadcast(&loader->changed);
 }
 
 int64_t cadre_loader_waited_ns(const cadre_loader *loader)
