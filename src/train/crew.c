@@ -155,8 +155,9 @@ static void start_job(cadre_crew *crew, cadre_crew_job job, void *ctx)
     crew->ctx = ctx;
     crew->n_jobs++;
     crew->n_busy = crew->n_threads - 1;
-    pthread_cond_broadcast(&crew->started);
     pthread_mutex_unlock(&crew->mu);
+    // Unlocked before, so that who wakes does not have to wait again.
+    pthread_cond_broadcast(&crew->started);
 }
 
 // The job may wait for other ranks; what it waits with has a deadline, so this
