@@ -167,6 +167,9 @@ static void have_the_bits_of_the_plain_kernel(void **state)
     for (int i = 0; i < N_CASES; i++) {
         const cadre_conv_options o = options_of(&cases[i]);
         fill(&o);
+        for (int k = 0; k < MOST_CELLS; k += 7) {
+            x[k] *= k % 2 == 0 ? 0x1p-130f : -0.0f;
+        }
         assert_true(cadre_isa_use(CADRE_ISA_PLAIN));
         compute(&o, true, &plain);
         use_isa(state);
