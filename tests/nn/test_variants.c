@@ -3,6 +3,7 @@
 // Every variant of a layer's own kernels has the bits of the plain one, on runs
 // that no register divides, and with numbers among them that are unlike others.
 // Of a NaN only that it is one: which of two NaNs a sum keeps is the compiler's.
+// And each writes all of its output, whatever was there.
 
 #include "base/alloc.h"
 #include "nn/formula.h"
@@ -64,6 +65,11 @@ static const subject subjects[] = {
         .in = TEXT(9 * 7, 97),
         .hidden = true},
     {.layer = {.kind = "causal_attention", .heads = 1}, .in = TEXT(3 * 24, 1)},
+    {.layer = {.kind = "relu"}, .in = IMAGE(8)},
+    {.layer = {.kind = "gelu"}, .in = IMAGE(16)},
+    {.layer = {.kind = "silu"}, .in = IMAGE(8)},
+    {.layer = {.kind = "dropout", .rate = 0.4f}, .in = ROW(333)},
+    {.layer = {.kind = "dropout", .rate = 0.4f}, .in = IMAGE(16)},
     {.layer = {.kind = "residual"}, .in = ROW(333)},
     {.layer = {.kind = "add"}, .in = ROW(333)},
     {.layer = {.kind = "add"}, .in = IMAGE(1), .relu = true},
@@ -117,6 +123,35 @@ static float *filled(uint32_t tag, size_t count, float special)
     return values;
 }
 
+// What others left in memory that is to be written.
+static float *used(size_t count)
+{
+    float *values = floats(count);
+    for (size_t i = 0; i < count; i++) {
+        values[i] = NAN;
+    }
+    return values;
+}
+
+// Whether element i of rows of that shape lies in a place without a channel: the
+// last block has some.
+static bool is_spare(cadre_shape s, int64_t i)
+{
+    int64_t at = i % cadre_shape_columns(s);
+    int64_t channel =
+        at / (s.height * s.width * s.block) * s.block + at % s.block;
+    return channel >= s.channels;
+}
+
+static void clear_spare_places(cadre_shape s, int64_t rows, float *values)
+{
+    for (int64_t i = 0; i < rows * cadre_shape_columns(s); i++) {
+        if (is_spare(s, i)) {
+            values[i] = 0.0f;
+        }
+    }
+}
+
 // A layer's place, and what it is called with and finds.
 typedef struct trial {
     cadre_layer_plan plan;
@@ -168,7 +203,7 @@ static void fill_params(trial *t, float special)
         }
         t->n_params[p] = count;
         t->params[p] = filled(FORMULA_PARAM + (uint32_t)p, count, special);
-        t->grads[p] = floats(count);
+        t->grads[p] = used(count);
     }
 }
 
@@ -200,10 +235,13 @@ static void begin(const subject *s, float special, trial *t)
     }
     t->past = filled(FORMULA_BIAS, t->n_in, special);
     t->dy = filled(FORMULA_DY, t->n_out, special);
-    t->y = floats(t->n_out);
-    t->dx = floats(t->n_in);
-    t->scratch = floats(
-        t->plan.scratch + (t->state != NULL ? t->state->scratch : 0) + 1);
+    clear_spare_places(t->plan.in, t->rows, t->x);
+    clear_spare_places(t->plan.in, t->rows, t->past);
+    clear_spare_places(t->plan.out, t->rows, t->dy);
+    t->y = used(t->n_out);
+    t->dx = used(t->n_in);
+    t->scratch =
+        used(t->plan.scratch + (t->state != NULL ? t->state->scratch : 0) + 1);
 }
 
 static void end(trial *t)
@@ -298,6 +336,38 @@ static void layers_have_the_bits_of_the_plain_kernels(void **state)
     }
 }
 
+static void check_written(const char *what, const char *array, cadre_shape s,
+    int64_t rows, const float *values)
+{
+    for (int64_t i = 0; i < rows * cadre_shape_columns(s); i++) {
+        bool right = is_spare(s, i) ? values[i] == 0.0f : isfinite(values[i]);
+        if (!right) {
+            fail_msg("%s: %s %lld is %g", what, array, (long long)i,
+                (double)values[i]);
+        }
+    }
+}
+
+static void outputs_are_written_with_all_their_places(void **state)
+{
+    use_isa(state);
+    for (int i = 0; i < N_SUBJECTS; i++) {
+        trial t;
+        const char *kind = subjects[i].layer.kind;
+        begin(&subjects[i], unlike[0], &t);
+        compute(&t);
+        check_written(kind, "y", t.plan.out, t.rows, t.y);
+        if (t.plan.ops->input_gradient != NULL) {
+            check_written(kind, "dx", t.plan.in, t.rows, t.dx);
+        }
+        for (int p = 0; p < t.plan.n_params; p++) {
+            const cadre_shape row = ROW((int64_t)t.n_params[p]);
+            check_written(kind, "gradient", row, 1, t.grads[p]);
+        }
+        end(&t);
+    }
+}
+
 // --- the loss ---
 
 enum { N_ROWS = 5, MOST_CLASSES = 333 };
@@ -345,6 +415,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_EVERY_ISA(layers_have_the_bits_of_the_plain_kernels),
+        ON_EVERY_ISA(outputs_are_written_with_all_their_places),
         ON_EVERY_ISA(losses_have_the_bits_of_the_plain_kernel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
