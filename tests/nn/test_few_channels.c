@@ -95,8 +95,10 @@ static void compute(const cadre_conv_options *o, bool bias, gradients *g)
         scratch[i] = NAN; // what others left there
     }
     memset(g, 0xff, sizeof(*g));
-    cadre_few_channels_gradients(
-        o, x, dy, g->weight, bias ? g->bias : NULL, scratch);
+    const int64_t elements = cadre_shape_elements(o->in);
+    cadre_few_channels_gradients(o,
+        (cadre_matrix_view){x, N, elements, elements}, dy, g->weight,
+        bias ? g->bias : NULL, scratch);
     cadre_free(scratch);
 }
 

@@ -376,6 +376,100 @@ static void refuses_what_makes_no_sense(void **state)
     }
 }
 
+// --- images of one pixel ---
+
+// The convolutions go from such images and to such images, plain ones and
+// blocks.
+static const cadre_layer over_one_pixel[] = {
+    {.kind = "maxpool2d", .kernel = 5},
+    {.kind = "conv2d", .name = "conv1", .width = 6, .kernel = 3, .padding = 1},
+    {.kind = "conv2d", .name = "conv2", .width = 5, .kernel = 9, .padding = 5},
+    {.kind = "conv2d", .name = "conv3", .width = 7, .kernel = 2, .dilation = 2},
+    {.kind = "linear", .name = "fc", .width = 4},
+};
+static const cadre_layer from_one_pixel[] = {
+    {.kind = "conv2d", .name = "conv1", .width = 6, .kernel = 3, .padding = 1},
+    {.kind = "linear", .name = "fc", .width = 4},
+};
+
+typedef struct pixel_task {
+    const cadre_layer *layers;
+    int n_layers;
+    cadre_shape image;
+    bool bf16;
+} pixel_task;
+
+enum { MOST_ELEMENTS = 2 * 5 * 5 };
+
+static void start_pixels(const pixel_task *task, training *t)
+{
+    cadre_net *net = NULL;
+    CHECK_OK(
+        cadre_net_create(task->layers, task->n_layers, task->image, 4, &net));
+    if (task->bf16) {
+        cadre_net_use_bf16(net);
+    }
+    training_start(t, net, N, N);
+    for (int p = 0; p < t->n_params; p++) {
+        cadre_net_initialize(net, 1, p, t->params[p]);
+    }
+}
+
+// The loss of the whole batch in so many passes.
+static double loss_in(const pixel_task *task, training *t, int n_passes)
+{
+    float x[N * MOST_ELEMENTS];
+    const int32_t labels[N] = {0, 3, 1};
+    const int64_t elements = cadre_shape_elements(task->image);
+    formula_fill(FORMULA_X, N * MOST_ELEMENTS, 1.0f, x);
+    double loss = 0.0;
+    const int n = N / n_passes;
+    for (int i = 0; i < n_passes; i++) {
+        const cadre_pass pass = {
+            .x = x + i * n * elements,
+            .labels = labels + (ptrdiff_t)(i * n),
+            .n_samples = n,
+            .first = i == 0,
+            .last = i == n_passes - 1,
+        };
+        loss += training_pass(t, &pass);
+    }
+    return loss;
+}
+
+static void check_pixels(const pixel_task *task)
+{
+    training whole;
+    training each;
+    start_pixels(task, &whole);
+    start_pixels(task, &each);
+    // An element may be rounded to another number of 16 bits.
+    const double bound = task->bf16 ? 1e-3 : 1e-6;
+    double apart = loss_in(task, &whole, 1) - loss_in(task, &each, N);
+    assert_true(fabs(apart) < bound);
+    for (int p = 0; p < whole.n_params; p++) {
+        for (size_t k = 0; k < whole.counts[p]; k++) {
+            apart = (double)whole.grads[p][k] - (double)each.grads[p][k];
+            assert_true(fabs(apart) < bound);
+        }
+    }
+    training_finish(&whole);
+    training_finish(&each);
+}
+
+static void images_of_one_pixel_are_those_of_their_samples(void **state)
+{
+    (void)state;
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        check_pixels(
+            &(pixel_task){over_one_pixel, 5, {2, 5, 5, 1, 0}, bf16 == 1});
+        check_pixels(
+            &(pixel_task){from_one_pixel, 2, {1, 1, 1, 1, 0}, bf16 == 1});
+        check_pixels(
+            &(pixel_task){from_one_pixel, 2, {20, 1, 1, 1, 0}, bf16 == 1});
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -385,6 +479,7 @@ int main(void)
         cmocka_unit_test(a_constant_channel_is_no_division_by_zero),
         cmocka_unit_test(passes_add_what_they_give_to_the_buffers),
         cmocka_unit_test(a_pooling_behind_a_relu_changes_no_bit),
+        cmocka_unit_test(images_of_one_pixel_are_those_of_their_samples),
         cmocka_unit_test(refuses_what_makes_no_sense),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
