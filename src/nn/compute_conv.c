@@ -59,6 +59,9 @@ struct cadre_conv {
     size_t group_outputs; // of a group of the caller's,
     size_t together;      // of which the library has so many in one
 
+    // Some weights lie on padding alone, so that their gradient is 0.
+    bool has_idle_weights;
+
     // The scratch, in floats: widened or rounded weights (0 if they are
     // neither), packed weights, a packed input (0 if it comes so), widened
     // images and gradients (0 if they are not), the library's scratchpad; each
@@ -244,6 +247,30 @@ static cadre_status make_jobs(cadre_conv *conv, const cadre_conv_options *o,
     return status;
 }
 
+static bool is_idle(
+    const cadre_conv_options *o, int64_t tap, int64_t in, int64_t out)
+{
+    for (int64_t i = 0; i < out; i++) {
+        int64_t at = i * o->stride - o->padding + tap * o->dilation;
+        if (at >= 0 && at < in) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// Whether a row or column of the window, of so many places, meets padding alone.
+static bool is_idle_somewhere(
+    const cadre_conv_options *o, int64_t in, int64_t out)
+{
+    for (int64_t tap = 0; tap < o->kernel; tap++) {
+        if (is_idle(o, tap, in, out)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 // How much there is of everything.
 static void measure(
     cadre_conv *conv, const cadre_conv_options *o, const cadre_conv_shapes *d)
@@ -258,6 +285,9 @@ static void measure(
     if (conv->wide != conv->narrow || conv->bf16) {
         conv->wide_count = whole_lines(conv->n_outputs * conv->wide);
     }
+    conv->has_idle_weights =
+        is_idle_somewhere(o, o->in.height, o->out.height) ||
+        is_idle_somewhere(o, o->in.width, o->out.width);
     const bool widens = conv->bf16 && conv->type == dnnl_f32;
     if (widens) {
         conv->n_x = dnnl_memory_desc_get_size(&d->dx) / sizeof(float);
@@ -425,6 +455,11 @@ static cadre_status param_gradients(cadre_conv *conv, const void *x,
         CADRE_TRY(cadre_dnnl_job_run(
             &conv->pack_input, conv->stream, packing, d.pad));
         blocked = d.input;
+    }
+    // For bf16 images of one column the library (oneDNN 2.6.3) multiplies what
+    // it finds in its scratchpad.
+    if (conv->has_idle_weights) {
+        memset(d.pad, 0, conv->pad_count * sizeof(*d.pad));
     }
     const void *const data[] = {
         blocked, met(conv, dy, conv->n_dy, d.dy), d.packed, dbias};

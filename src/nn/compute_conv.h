@@ -21,8 +21,10 @@ typedef struct cadre_conv cadre_conv;
 
 typedef struct cadre_conv_options {
     int64_t n_samples;
-    cadre_shape in;  // of a block that cadre_conv_input_block() gives
-    cadre_shape out; // of block cadre_compute_block()
+    cadre_shape in;   // of a block that cadre_conv_input_block() gives
+    int64_t x_stride; // elements from image to image of x; only plain ones of
+                      // one pixel may lie apart
+    cadre_shape out;  // of block cadre_compute_block()
     int64_t kernel;
     int64_t stride;
     int64_t padding;

@@ -47,11 +47,17 @@ int64_t cadre_conv_filled(const cadre_conv_options *options)
                                           : cadre_shape_blocks(in) * in.block;
 }
 
+// Plain images of one pixel are rows, which have a stride of their own.
 static dnnl_status_t describe_image(dnnl_memory_desc_t *md,
     dnnl_data_type_t type, int64_t n, int64_t channels, cadre_shape s,
-    int64_t block)
+    int64_t stride)
 {
+    const int64_t block = s.block;
     const dnnl_dims_t dims = {n, channels, s.height, s.width};
+    if (s.height * s.width * block == 1) {
+        const dnnl_dims_t strides = {stride, 1, 1, 1};
+        return dnnl_memory_desc_init_by_strides(md, 4, dims, type, strides);
+    }
     dnnl_format_tag_t tag = block == 16  ? dnnl_nChw16c
                             : block == 8 ? dnnl_nChw8c
                                          : dnnl_nchw;
@@ -101,14 +107,19 @@ cadre_status cadre_conv_describe(const cadre_conv_options *options,
     const int64_t n = o->n_samples;
     const int64_t in = cadre_conv_filled(o);
     const int64_t outputs = o->out.channels;
+    const int64_t x_stride = o->x_stride;
+    const int64_t dx_stride = cadre_shape_stride(o->in);
+    const int64_t y_stride = cadre_shape_stride(o->out);
+    cadre_shape blocked = o->in;
+    blocked.block = o->out.block;
     const dnnl_status_t results[] = {
-        describe_image(&d->x, type, n, in, o->in, o->in.block),
-        describe_image(&d->x_blocked, type, n, in, o->in, o->out.block),
-        describe_image(&d->dy, type, n, outputs, o->out, o->out.block),
+        describe_image(&d->x, type, n, in, o->in, x_stride),
+        describe_image(&d->x_blocked, type, n, in, blocked, x_stride),
+        describe_image(&d->dy, type, n, outputs, o->out, y_stride),
         describe_weight(&d->weight, type, o, false),
         describe_weight(&d->packable, type, o, true),
-        describe_image(&d->y, dnnl_f32, n, outputs, o->out, o->out.block),
-        describe_image(&d->dx, dnnl_f32, n, in, o->in, o->in.block),
+        describe_image(&d->y, dnnl_f32, n, outputs, o->out, y_stride),
+        describe_image(&d->dx, dnnl_f32, n, in, o->in, dx_stride),
         describe_weight(&d->dweight, dnnl_f32, o, false),
         describe_weight(&d->dpackable, dnnl_f32, o, true),
         o->bias

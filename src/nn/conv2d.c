@@ -104,6 +104,15 @@ static void release(cadre_layer_state *state)
     }
 }
 
+// A net's samples lie close together; what layers make lies as activations do,
+// and so do samples that were rounded.
+static int64_t x_stride(const cadre_layer_plan *plan)
+{
+    bool samples = plan->number == 0 && plan->in.block == 1 && !plan->bf16;
+    return samples ? cadre_shape_columns(plan->in)
+                   : cadre_shape_stride(plan->in);
+}
+
 static cadre_status prepare(
     const cadre_layer_plan *plan, int64_t n_samples, cadre_layer_state **out)
 {
@@ -115,6 +124,7 @@ static cadre_status prepare(
     state->options = (cadre_conv_options){
         .n_samples = n_samples,
         .in = plan->in,
+        .x_stride = x_stride(plan),
         .out = plan->out,
         .kernel = plan->kernel,
         .stride = plan->stride,
@@ -170,8 +180,8 @@ static cadre_status param_gradient(
     }
     if (call->plan->wide_gradient) {
         float *bias = state->options.bias ? state->bias_grad : NULL;
-        cadre_few_channels_gradients(&state->options, call->x.data,
-            call->dy.data, grad, bias, call->scratch);
+        cadre_few_channels_gradients(
+            &state->options, call->x, call->dy.data, grad, bias, call->scratch);
         return CADRE_OK;
     }
     return cadre_conv_param_gradients(state->conv, images(call),

@@ -35,6 +35,21 @@ static uint64_t key_of(const cadre_layer_call *call)
     return (uint64_t)words[0] << 32 | words[1];
 }
 
+// Where channel c of a sample's first pixel lies.
+static int64_t place_of(cadre_shape s, int64_t c)
+{
+    return c / s.block * s.height * s.width * s.block + c % s.block;
+}
+
+static void clear_places_without_channel(cadre_shape s, float *y)
+{
+    for (int64_t c = s.channels; c < cadre_shape_blocks(s) * s.block; c++) {
+        for (int64_t p = 0; p < s.height * s.width; p++) {
+            y[place_of(s, c) + p * s.block] = 0.0f;
+        }
+    }
+}
+
 // Element e = c * pixels + p of a sample lies at channel c's place.
 static void drop(const cadre_layer_plan *plan, uint64_t key, uint32_t sample,
     const float *x, float *y)
@@ -45,7 +60,7 @@ static void drop(const cadre_layer_plan *plan, uint64_t key, uint32_t sample,
     uint32_t words[4];
     uint64_t e = 0;
     for (int64_t c = 0; c < s.channels; c++) {
-        int64_t first = c / s.block * pixels * s.block + c % s.block;
+        int64_t first = place_of(s, c);
         for (int64_t p = 0; p < pixels; p++, e++) {
             if (e % 4 == 0) {
                 cadre_random_words(
@@ -56,6 +71,7 @@ static void drop(const cadre_layer_plan *plan, uint64_t key, uint32_t sample,
             y[at] = stays ? x[at] * scale : 0.0f;
         }
     }
+    clear_places_without_channel(s, y);
 }
 
 static void drop_all(

@@ -141,8 +141,9 @@ size_t cadre_few_channels_scratch(const cadre_conv_options *o)
     return (size_t)((o->in.channels + 1) * padded_plane(o));
 }
 
-void cadre_few_channels_gradients(const cadre_conv_options *o, const float *x,
-    const float *dy, float *dweight, float *dbias, float *scratch)
+void cadre_few_channels_gradients(const cadre_conv_options *o,
+    cadre_matrix_view x, const float *dy, float *dweight, float *dbias,
+    float *scratch)
 {
     const int64_t n_outputs = o->out.channels;
     const int64_t dy_block = o->out.height * o->out.width * o->out.block;
@@ -156,13 +157,12 @@ void cadre_few_channels_gradients(const cadre_conv_options *o, const float *x,
         memset(dbias, 0, (size_t)n_outputs * sizeof(*dbias));
     }
     for (int64_t n = 0; n < o->n_samples; n++) {
-        pad(o, x, scratch);
+        pad(o, cadre_matrix_view_row(x, n), scratch);
         for (int64_t c = 0; c < n_outputs; c += N_LANES) {
             const float *lane =
                 dy + c / o->out.block * dy_block + c % o->out.block;
             add_image(o, scratch, lane, c, dweight, dbias);
         }
-        x += o->in.channels * o->in.height * o->in.width;
         dy += cadre_shape_blocks(o->out) * dy_block;
     }
 }

@@ -20,10 +20,11 @@ size_t cadre_few_channels_scratch(const cadre_conv_options *options);
 
 /**
  * The gradients of weight (O, I, kernel, kernel) and of bias (O), summed over
- * the samples: x (N, I, height, width), dy (N, O / block, height, width, block).
+ * the samples: x with a row (I, height, width) for each, dy (N, O / block, height,
+ * width, block).
  */
 void cadre_few_channels_gradients(const cadre_conv_options *options,
-    const float *x, const float *dy, float *dweight, float *dbias,
+    cadre_matrix_view x, const float *dy, float *dweight, float *dbias,
     float *scratch);
 
 #endif // CADRE_NN_FEW_CHANNELS_H

@@ -356,8 +356,8 @@ void cadre_net_recompute(cadre_net *net)
         const cadre_layer_ops *ops = net->layers[l].ops;
         inside = inside && ops != &cadre_add;
         net->layers[l].recomputed = inside;
-        for (int k = l; ops == &cadre_add && net->layers[k].ops->in_place;
-             k--) {
+        for (int k = l;
+             ops == &cadre_add && k > 0 && net->layers[k].ops->in_place; k--) {
             net->layers[k - 1].recomputed = false;
         }
         inside = inside || ops == &cadre_residual;

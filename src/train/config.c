@@ -222,6 +222,17 @@ uint64_t cadre_config_rhythm(const cadre_train_config *config)
     return cadre_hash(words, sizeof(words), 0);
 }
 
+// Whether there is a net of that size for such samples.
+static cadre_status check_net(const cadre_recipe *recipe,
+    const cadre_train_config *config, const cadre_dataset *data)
+{
+    cadre_net *net = NULL;
+    CADRE_TRY(cadre_recipe_net(
+        recipe, config, cadre_task_sample(data), data->n_classes, &net));
+    cadre_net_destroy(net);
+    return CADRE_OK;
+}
+
 // A damaged test split is better found now than after the training.
 cadre_status cadre_train_check(const cadre_train_config *config, int world_size)
 {
@@ -240,6 +251,9 @@ cadre_status cadre_train_check(const cadre_train_config *config, int world_size)
     CADRE_TRY(cadre_task_data(recipe, config, CADRE_SPLIT_TRAIN, &data));
     int64_t n_steps;
     cadre_status status = cadre_config_steps(config, data, &n_steps);
+    if (status == CADRE_OK) {
+        status = check_net(recipe, config, data);
+    }
     if (status == CADRE_OK && config->resume[0] != '\0') {
         const cadre_task task = {.recipe = recipe, .train = data};
         status = cadre_resume_check(config, &task);

@@ -93,15 +93,20 @@ static void choose_precision(
     }
 }
 
+cadre_shape cadre_task_sample(const cadre_dataset *data)
+{
+    return (cadre_shape){
+        data->channels, data->height, data->width, 1, data->tokens};
+}
+
 static cadre_status open_all(cadre_group *world,
     const cadre_train_config *config, bool training, cadre_task *task)
 {
     CADRE_TRY(cadre_recipe_find(config->recipe, &task->recipe));
     CADRE_TRY(open_data(config, training, task));
     const cadre_dataset *data = task->test;
-    const cadre_shape sample = {
-        data->channels, data->height, data->width, 1, data->tokens};
-    CADRE_TRY(lay_out(world, config, sample, data->n_classes, task));
+    CADRE_TRY(
+        lay_out(world, config, cadre_task_sample(data), data->n_classes, task));
     choose_precision(world, config, task->net);
     int n_params = training ? cadre_net_param_count(task->net) : 0;
     for (int i = 0; i < n_params; i++) {

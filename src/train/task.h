@@ -48,6 +48,9 @@ int cadre_task_numbers(const cadre_task *task);
 
 void cadre_task_close(cadre_task *task);
 
+/** What its samples are to a net. */
+cadre_shape cadre_task_sample(const cadre_dataset *data);
+
 /** Opens one split of a configuration's data. */
 cadre_status cadre_task_data(const cadre_recipe *recipe,
     const cadre_train_config *config, cadre_split split, cadre_dataset **out);

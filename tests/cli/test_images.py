@@ -121,6 +121,23 @@ class Images(harness.CommandTest):
         self.refused(2, "class 'cats' is in train and not in val",
                      *self.arguments(images=images))
         self.refused(2, "data.path is missing", "train", "resnet50")
+
+    def test_sizes_that_make_no_net_are_refused_once(self):
+        for ranks in "1", "3":
+            for recipe, words, *keys in (
+                    ("alexnet", "a multiple of 6", "model.width=8"),
+                    ("alexnet", "does not fit", "model.width=6"),
+                    ("vgg16", "does not fit", "data.side=16")):
+                with self.subTest(recipe, words=words, ranks=ranks):
+                    out = self.new_out()
+                    self.refused(
+                        2, words, "train", recipe, "--out", out, "-n", ranks,
+                        *(word for key in (f"data.path={self.images}",
+                                           "data.side=32", *keys)
+                          for word in ("--set", key)))
+                    self.assertFalse(out.exists())
+
+    def test_keys_of_images_are_for_images(self):
         self.refused(2, "reads no folder of images", "train", "mlp-fashion",
                      "--set", "data.side=32", "--set", f"data.path={self.data}")
 

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "data/dataset.h"
 #include "data/idx_file.h"
+#include "kernel/vector.h"
 #include "support/check.h"
 #include <math.h>
 #include <stdio.h>
@@ -143,13 +144,25 @@ static void check_samples(const trial *t)
         CHECK_OK(cadre_dataset_read(dataset, place, x, &label));
         assert_int_equal(label, 9 - s);
         for (int i = 0; i < PIXELS; i++) {
-            double wanted =
-                ((double)t->images[16 + s * PIXELS + i] / 255 - 0.2860) /
-                0.3530;
-            assert_true(fabs((double)x[i] - wanted) < 1e-6);
+            float pixel = (float)t->images[16 + s * PIXELS + i];
+            assert_true(x[i] == (pixel / 255.0f - 0.2860f) / 0.3530f);
         }
     }
     cadre_dataset_close(dataset);
+}
+
+static void has_the_same_samples_on_every_isa(void **state)
+{
+    const trial *t = *state;
+    const cadre_isa before = cadre_isa_in_use();
+    write_file(t, "t10k-labels-idx1-ubyte", t->labels, sizeof(t->labels));
+    write_file(t, "t10k-images-idx3-ubyte", t->images, sizeof(t->images));
+    for (int isa = 0; isa < CADRE_N_ISAS; isa++) {
+        if (cadre_isa_use((cadre_isa)isa)) {
+            check_samples(t);
+        }
+    }
+    assert_true(cadre_isa_use(before));
 }
 
 static void reads_plain_and_gzipped_files(void **state)
@@ -491,6 +504,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(reads_plain_and_gzipped_files),
+        CASE(has_the_same_samples_on_every_isa),
         CASE(kept_elements_are_those_of_the_file),
         CASE(a_file_that_becomes_shorter_is_named),
         CASE(unpacking_needs_room),

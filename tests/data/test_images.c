@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "data/augment.h"
 #include "data/loader.h"
+#include "kernel/vector.h"
 #include "state/leaf.h"
 #include "support/check.h"
 #include <math.h>
@@ -266,13 +267,20 @@ static void the_test_shows_the_middle(void **state)
     static float x[ELEMENTS];
     int32_t label = -1;
     const cadre_place place = {.epoch = 3, .sample = 1};
-    CHECK_OK(cadre_dataset_read(dataset, place, x, &label));
-    assert_int_equal(label, 1);
-    for (int i = 0; i < ELEMENTS; i += 5) {
-        float wanted =
-            value_of(&p, i / (SIDE * SIDE), i % SIDE, i / SIDE % SIDE);
-        assert_true(x[i] == wanted);
+    const cadre_isa before = cadre_isa_in_use();
+    for (int isa = 0; isa < CADRE_N_ISAS; isa++) {
+        if (!cadre_isa_use((cadre_isa)isa)) {
+            continue;
+        }
+        CHECK_OK(cadre_dataset_read(dataset, place, x, &label));
+        assert_int_equal(label, 1);
+        for (int i = 0; i < ELEMENTS; i += 5) {
+            float wanted =
+                value_of(&p, i / (SIDE * SIDE), i % SIDE, i / SIDE % SIDE);
+            assert_true(x[i] == wanted);
+        }
     }
+    assert_true(cadre_isa_use(before));
     cadre_dataset_close(dataset);
     cadre_picture_fini(&p);
     cadre_picture_fini(&spare);

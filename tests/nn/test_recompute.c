@@ -89,6 +89,14 @@ static const cadre_layer plain_layers[] = {
     {.kind = "linear", .name = "fc2", .width = 5},
 };
 
+// The first "add" writes over the memory that the pass begins with.
+static const cadre_layer residual_first[] = {
+    {.kind = "residual"},
+    {.kind = "relu"},
+    {.kind = "add"},
+    {.kind = "linear", .name = "fc", .width = 5},
+};
+
 static void fill_text(task *t)
 {
     *t = (task){.layers = text_layers,
@@ -198,6 +206,15 @@ static void without_residuals_all_is_kept(void **state)
     assert_int_equal(compare(t), 100);
 }
 
+static void a_residual_may_come_first(void **state)
+{
+    task *t = *state;
+    fill_images(t, residual_first, COUNT(residual_first));
+    assert_in_range(compare(t), 20, 100);
+    t->bf16 = true;
+    assert_in_range(compare(t), 20, 100);
+}
+
 static int set_up(void **state)
 {
     *state = cadre_alloc(sizeof(task));
@@ -218,6 +235,7 @@ int main(void)
         CASE(a_text_net_has_the_same_bits_in_less_memory),
         CASE(an_image_net_has_the_same_bits_in_less_memory),
         CASE(without_residuals_all_is_kept),
+        CASE(a_residual_may_come_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,6 +84,7 @@ static void a_signal_does_not_disturb_a_convolution(void **state)
     const cadre_shape shape = {CHANNELS, SIDE, SIDE, cadre_compute_block(), 0};
     const cadre_conv_options options = {.n_samples = N,
         .in = shape,
+        .x_stride = CHANNELS * SIDE * SIDE,
         .out = shape,
         .kernel = 3,
         .stride = 1,

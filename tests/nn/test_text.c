@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The layers of texts, each alone, against what PyTorch computes
-// (text_references.txt, made by tools/make_nn_references.py); and that every
-// variant of their kernels has the same bits.
+// (text_references.txt, made by tools/make_nn_references.py).
 
-#include "kernel/vector.h"
 #include "nn/formula.h"
 #include "nn/layer.h"
 #include "nn/reference.h"
@@ -178,6 +176,10 @@ static void check_alone(const reference *r)
         compare(r, t.dx, (size_t)(t.n_rows * r->i));
     } else {
         int p = strcmp(r->tensor, "db") == 0;
+        if (grads[p] == NULL) {
+            fail_msg("%s has no %s", r->kind, r->tensor);
+            return;
+        }
         compare(r, grads[p], param_count(&t, p));
     }
     cadre_free(grads[0]);
@@ -237,115 +239,10 @@ static void layers_alone_agree(void **state)
         seen, 3 * 2 + 3 * 4 + 2 + 3 + 13 * 2 + 3 * (3 + 2 + 2) + 2 * 2 + 3 * 2);
 }
 
-static void check_variants(const reference *r, size_t n_in, size_t n_out)
-{
-    trial wanted = {0};
-    float *wanted_grads[2] = {NULL, NULL};
-    begin(r, &wanted);
-    assert_true(cadre_isa_use(CADRE_ISA_PLAIN));
-    compute(&wanted, wanted_grads);
-    for (int isa = CADRE_ISA_AVX2; isa < CADRE_N_ISAS; isa++) {
-        if (!cadre_isa_use((cadre_isa)isa)) {
-            continue;
-        }
-        trial found = {0};
-        float *grads[2] = {NULL, NULL};
-        begin(r, &found);
-        compute(&found, grads);
-        assert_memory_equal(found.y, wanted.y, n_out * sizeof(float));
-        assert_memory_equal(found.dx, wanted.dx, n_in * sizeof(float));
-        for (int p = 0; p < found.plan.ops->n_params; p++) {
-            // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): compute made it
-            assert_memory_equal(grads[p], wanted_grads[p],
-                param_count(&found, p) * sizeof(float));
-            cadre_free(grads[p]);
-        }
-        end(&found);
-    }
-    cadre_free(wanted_grads[0]);
-    cadre_free(wanted_grads[1]);
-    end(&wanted);
-}
-
-static void every_variant_has_the_same_bits(void **state)
-{
-    (void)state;
-    const cadre_isa before = cadre_isa_in_use();
-    static const reference cases[] = {
-        {.kind = "gelu", .n = 3, .i = 1021, .o = 1021},
-        {.kind = "layer_norm", .n = 3, .i = 333, .o = 333},
-        {.kind = "causal_attention",
-            .n = 2,
-            .i = 3 * 21,
-            .o = 21,
-            .tokens = 97,
-            .heads = 3},
-        {.kind = "attention",
-            .n = 1,
-            .i = 8 * 7,
-            .o = 4 * 7,
-            .tokens = 97,
-            .heads = 4,
-            .kv_heads = 2},
-        {.kind = "padded_causal_attention",
-            .n = 2,
-            .i = 3 * 21,
-            .o = 21,
-            .tokens = 97,
-            .heads = 3},
-        {.kind = "padded_attention",
-            .n = 1,
-            .i = 8 * 7,
-            .o = 4 * 7,
-            .tokens = 97,
-            .heads = 4,
-            .kv_heads = 2},
-        {.kind = "rms_norm", .n = 3, .i = 333, .o = 333},
-        {.kind = "silu", .n = 3, .i = 1021, .o = 1021},
-        {.kind = "swiglu", .n = 3, .i = 2 * 333, .o = 333},
-        {.kind = "rotary",
-            .n = 1,
-            .i = 3 * 46,
-            .o = 3 * 46,
-            .tokens = 9,
-            .heads = 1},
-    };
-    for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
-        const reference *r = &cases[k];
-        size_t rows = (size_t)r->n * (size_t)(r->tokens > 0 ? r->tokens : 1);
-        check_variants(r, rows * (size_t)r->i, rows * (size_t)r->o);
-    }
-    assert_true(cadre_isa_use(before));
-}
-
-static void every_variant_has_the_same_loss(void **state)
-{
-    (void)state;
-    const cadre_isa before = cadre_isa_in_use();
-    const reference r = {.n = 5, .i = 333};
-    enum { N_SCORES = 5 * 333 };
-    float wanted[N_SCORES];
-    float wanted_losses[5];
-    assert_true(cadre_isa_use(CADRE_ISA_PLAIN));
-    smoothed_loss(&r, wanted, wanted_losses);
-    for (int isa = CADRE_ISA_AVX2; isa < CADRE_N_ISAS; isa++) {
-        float z[N_SCORES];
-        float losses[5];
-        if (cadre_isa_use((cadre_isa)isa)) {
-            smoothed_loss(&r, z, losses);
-            assert_memory_equal(z, wanted, sizeof(z));
-            assert_memory_equal(losses, wanted_losses, sizeof(losses));
-        }
-    }
-    assert_true(cadre_isa_use(before));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_alone_agree),
-        cmocka_unit_test(every_variant_has_the_same_bits),
-        cmocka_unit_test(every_variant_has_the_same_loss),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

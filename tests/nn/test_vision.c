@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Batch norm and what else images want, beyond what the references show: what
-// a layer does with its buffers, what it does for its neighbours, and that
-// kernels have one result on every instruction set.
+// a layer does with its buffers, and what it does for its neighbours.
 
 #include "nn/formula.h"
 #include "nn/layer.h"
@@ -150,25 +149,6 @@ static void batch_norm_does_the_relu_both_ways(void **state)
     }
 }
 
-static void batch_norm_has_the_bits_of_the_plain_kernel(void **state)
-{
-    use_isa(state);
-    for (int k = 0; k < N_BLOCKS; k++) {
-        trial plain;
-        trial wide;
-        assert_true(cadre_isa_use(CADRE_ISA_PLAIN));
-        start(&plain, blocks[k], k == 1);
-        run(&plain);
-        start(&wide, blocks[k], k == 1);
-        use_isa(state);
-        run(&wide);
-        assert_same(&plain, &wide);
-        assert_memory_equal(plain.y.data, wide.y.data, bytes_of(wide.y));
-        finish(&plain);
-        finish(&wide);
-    }
-}
-
 static void without_training_the_running_statistics_count(void **state)
 {
     (void)state;
@@ -227,87 +207,6 @@ static void a_constant_channel_is_no_division_by_zero(void **state)
         assert_true(isfinite(t.grads[WEIGHT][c]));
     }
     finish(&t);
-}
-
-// A layer without parameters, and what it is tried on.
-typedef struct alone {
-    const cadre_layer_ops *ops;
-    float scale; // of x
-    int64_t block;
-    int64_t kernel;
-} alone;
-
-// Its forward and backward, always on the same numbers.
-static void run_alone(const alone *a, cadre_matrix y, cadre_matrix dx)
-{
-    const cadre_layer_ops *ops = a->ops;
-    const float scale = a->scale;
-    cadre_layer_plan plan = {.ops = ops, .then_relu = ops->takes_relu};
-    plan.in = (cadre_shape){CHANNELS, HEIGHT, WIDTH, a->block, 0};
-    const cadre_layer layer = {.kind = ops->kind,
-        .kernel = a->kernel,
-        .stride = a->kernel > 0 ? 2 : 0,
-        .padding = a->kernel / 2};
-    CHECK_OK(ops->plan(&layer, &plan));
-    cadre_matrix x = images(plan.in);
-    cadre_matrix dy = images(plan.in);
-    cadre_matrix past = images(plan.in);
-    float *scratch = floats(plan.scratch + 1);
-    fill_images(FORMULA_X, plan.in, x);
-    fill_images(FORMULA_DY, plan.in, dy);
-    fill_images(FORMULA_BIAS, plan.in, past);
-    for (int64_t i = 0; i < N * x.columns; i++) {
-        x.data[i] *= scale;
-    }
-    const cadre_layer_call call = {
-        .plan = &plan,
-        .x = cadre_matrix_read(x),
-        .y = cadre_matrix_read(y),
-        .dy = cadre_matrix_read(dy),
-        .past = past,
-        .scratch = scratch,
-    };
-    CHECK_OK(ops->forward(&call, y));
-    CHECK_OK(ops->input_gradient(&call, dx));
-    cadre_free(x.data);
-    cadre_free(dy.data);
-    cadre_free(past.data);
-    cadre_free(scratch);
-}
-
-static void other_kernels_have_the_bits_of_the_plain_ones(void **state)
-{
-    use_isa(state);
-    static const alone cases[] = {
-        {&cadre_add, 1.0f, 1, 0},
-        {&cadre_local_response_norm, 200.0f, 1, 0}, // which wants no blocks
-        {&cadre_maxpool2d, 1.0f, 1, 3},
-        {&cadre_maxpool2d, 1.0f, 8, 2},
-        {&cadre_maxpool2d, 1.0f, 16, 3},
-        {&cadre_avgpool2d, 1.0f, 8, 3},
-        {&cadre_global_avgpool2d, 1.0f, 16, 0},
-    };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        const cadre_shape shape = {CHANNELS, HEIGHT, WIDTH, cases[i].block, 0};
-        cadre_matrix y[2];
-        cadre_matrix dx[2];
-        for (int k = 0; k < 2; k++) {
-            y[k] = images(shape);
-            dx[k] = images(shape);
-            if (k == 0) {
-                assert_true(cadre_isa_use(CADRE_ISA_PLAIN));
-            } else {
-                use_isa(state);
-            }
-            run_alone(&cases[i], y[k], dx[k]);
-        }
-        assert_memory_equal(y[0].data, y[1].data, bytes_of(y[0]));
-        assert_memory_equal(dx[0].data, dx[1].data, bytes_of(dx[0]));
-        for (int k = 0; k < 2; k++) {
-            cadre_free(y[k].data);
-            cadre_free(dx[k].data);
-        }
-    }
 }
 
 // --- in a net ---
@@ -477,17 +376,110 @@ static void refuses_what_makes_no_sense(void **state)
     }
 }
 
+// --- images of one pixel ---
+
+// The convolutions go from such images and to such images, plain ones and
+// blocks.
+static const cadre_layer over_one_pixel[] = {
+    {.kind = "maxpool2d", .kernel = 5},
+    {.kind = "conv2d", .name = "conv1", .width = 6, .kernel = 3, .padding = 1},
+    {.kind = "conv2d", .name = "conv2", .width = 5, .kernel = 9, .padding = 5},
+    {.kind = "conv2d", .name = "conv3", .width = 7, .kernel = 2, .dilation = 2},
+    {.kind = "linear", .name = "fc", .width = 4},
+};
+static const cadre_layer from_one_pixel[] = {
+    {.kind = "conv2d", .name = "conv1", .width = 6, .kernel = 3, .padding = 1},
+    {.kind = "linear", .name = "fc", .width = 4},
+};
+
+typedef struct pixel_task {
+    const cadre_layer *layers;
+    int n_layers;
+    cadre_shape image;
+    bool bf16;
+} pixel_task;
+
+enum { MOST_ELEMENTS = 2 * 5 * 5 };
+
+static void start_pixels(const pixel_task *task, training *t)
+{
+    cadre_net *net = NULL;
+    CHECK_OK(
+        cadre_net_create(task->layers, task->n_layers, task->image, 4, &net));
+    if (task->bf16) {
+        cadre_net_use_bf16(net);
+    }
+    training_start(t, net, N, N);
+    for (int p = 0; p < t->n_params; p++) {
+        cadre_net_initialize(net, 1, p, t->params[p]);
+    }
+}
+
+// The loss of the whole batch in so many passes.
+static double loss_in(const pixel_task *task, training *t, int n_passes)
+{
+    float x[N * MOST_ELEMENTS];
+    const int32_t labels[N] = {0, 3, 1};
+    const int64_t elements = cadre_shape_elements(task->image);
+    formula_fill(FORMULA_X, N * MOST_ELEMENTS, 1.0f, x);
+    double loss = 0.0;
+    const int n = N / n_passes;
+    for (int i = 0; i < n_passes; i++) {
+        const cadre_pass pass = {
+            .x = x + i * n * elements,
+            .labels = labels + (ptrdiff_t)(i * n),
+            .n_samples = n,
+            .first = i == 0,
+            .last = i == n_passes - 1,
+        };
+        loss += training_pass(t, &pass);
+    }
+    return loss;
+}
+
+static void check_pixels(const pixel_task *task)
+{
+    training whole;
+    training each;
+    start_pixels(task, &whole);
+    start_pixels(task, &each);
+    // An element may be rounded to another number of 16 bits.
+    const double bound = task->bf16 ? 1e-3 : 1e-6;
+    double apart = loss_in(task, &whole, 1) - loss_in(task, &each, N);
+    assert_true(fabs(apart) < bound);
+    for (int p = 0; p < whole.n_params; p++) {
+        for (size_t k = 0; k < whole.counts[p]; k++) {
+            apart = (double)whole.grads[p][k] - (double)each.grads[p][k];
+            assert_true(fabs(apart) < bound);
+        }
+    }
+    training_finish(&whole);
+    training_finish(&each);
+}
+
+static void images_of_one_pixel_are_those_of_their_samples(void **state)
+{
+    (void)state;
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        check_pixels(
+            &(pixel_task){over_one_pixel, 5, {2, 5, 5, 1, 0}, bf16 == 1});
+        check_pixels(
+            &(pixel_task){from_one_pixel, 2, {1, 1, 1, 1, 0}, bf16 == 1});
+        check_pixels(
+            &(pixel_task){from_one_pixel, 2, {20, 1, 1, 1, 0}, bf16 == 1});
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_EVERY_ISA(batch_norm_does_the_relu_both_ways),
-        ON_EVERY_ISA(batch_norm_has_the_bits_of_the_plain_kernel),
-        ON_EVERY_ISA(other_kernels_have_the_bits_of_the_plain_ones),
         cmocka_unit_test(without_training_the_running_statistics_count),
         cmocka_unit_test(places_without_a_channel_stay_zero),
         cmocka_unit_test(a_constant_channel_is_no_division_by_zero),
         cmocka_unit_test(passes_add_what_they_give_to_the_buffers),
         cmocka_unit_test(a_pooling_behind_a_relu_changes_no_bit),
+        cmocka_unit_test(images_of_one_pixel_are_those_of_their_samples),
         cmocka_unit_test(refuses_what_makes_no_sense),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "optim/optim.h"
 #include "optim/running.h"
+#include <float.h>
 #include <math.h>
 
 enum { N = 1031 };
@@ -39,6 +40,12 @@ static void fill(arrays *a, uint32_t what)
     a->grad[1] = -0.0f;
     a->grad[2] = 1e-42f; // subnormal
     a->slot[1][2] = 0.0f;
+    a->grad[3] = FLT_MAX; // whose square is infinite
+    a->grad[4] = -INFINITY;
+    a->grad[5] = NAN;
+    a->slot[0][6] = 0x1p-149f;
+    a->slot[1][6] = 0x1p-140f;
+    a->params[7] = -0.0f;
 }
 
 static void update(const cadre_optim_ops *ops, const cadre_scalars *s,
