@@ -88,7 +88,21 @@ static dnnl_status_t describe(dnnl_data_type_t type, cadre_bf16_factor f,
                : result;
 }
 
-static cadre_status make_job(cadre_bf16_product *p, const dnnl_matmul_desc_t *d)
+static cadre_status add_to_result(dnnl_primitive_attr_t attr)
+{
+    static const char what[] = "make attributes";
+    dnnl_post_ops_t after = NULL;
+    CADRE_TRY(cadre_dnnl_check(dnnl_post_ops_create(&after), what));
+    dnnl_status_t result = dnnl_post_ops_append_sum(after, 1.0f);
+    if (result == dnnl_success) {
+        result = dnnl_primitive_attr_set_post_ops(attr, after);
+    }
+    dnnl_post_ops_destroy(after);
+    return cadre_dnnl_check(result, what);
+}
+
+static cadre_status make_job(
+    cadre_bf16_product *p, const dnnl_matmul_desc_t *d, bool adds)
 {
     CADRE_TRY(
         cadre_dnnl_check(dnnl_stream_create(&p->stream, cadre_dnnl_engine(),
@@ -97,6 +111,9 @@ static cadre_status make_job(cadre_bf16_product *p, const dnnl_matmul_desc_t *d)
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL;
     cadre_status status = cadre_dnnl_job_attributes(&attr);
+    if (status == CADRE_OK && adds) {
+        status = add_to_result(attr);
+    }
     if (status == CADRE_OK) {
         status = cadre_dnnl_check(
             dnnl_primitive_desc_create(&pd, d, attr, cadre_dnnl_engine(), NULL),
@@ -116,7 +133,7 @@ static cadre_status make_job(cadre_bf16_product *p, const dnnl_matmul_desc_t *d)
 }
 
 static cadre_status make_product(cadre_bf16_product *p, cadre_bf16_factor a,
-    cadre_bf16_factor b, cadre_matrix c)
+    cadre_bf16_factor b, cadre_matrix c, bool adds)
 {
     dnnl_memory_desc_t a_md;
     dnnl_memory_desc_t b_md;
@@ -135,11 +152,11 @@ static cadre_status make_product(cadre_bf16_product *p, cadre_bf16_factor a,
     CADRE_TRY(
         cadre_dnnl_check(dnnl_matmul_desc_init(&d, &a_md, &b_md, NULL, &c_md),
             "describe a product"));
-    return make_job(p, &d);
+    return make_job(p, &d, adds);
 }
 
 cadre_status cadre_bf16_product_create(cadre_bf16_factor a, cadre_bf16_factor b,
-    cadre_matrix c, cadre_bf16_product **out)
+    cadre_matrix c, bool adds, cadre_bf16_product **out)
 {
     cadre_bf16_product *p = cadre_alloc(sizeof(*p));
     if (p == NULL) {
@@ -147,7 +164,7 @@ cadre_status cadre_bf16_product_create(cadre_bf16_factor a, cadre_bf16_factor b,
     }
     p->type = cadre_dnnl_bf16();
     cadre_dnnl_guard guard = cadre_dnnl_enter();
-    cadre_status status = make_product(p, a, b, c);
+    cadre_status status = make_product(p, a, b, c, adds);
     cadre_dnnl_leave(&guard);
     if (status != CADRE_OK) {
         cadre_bf16_product_destroy(p);

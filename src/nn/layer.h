@@ -143,7 +143,7 @@ struct cadre_layer_ops {
     // Its backward does not read x, as that of none in place does.
     bool forgets_input;
 
-    // It multiplies x by weights: with bf16, if that is asked for.
+    // It multiplies x, by weights or by itself: with bf16, if that is asked for.
     bool multiplies;
 
     // Scratch is for input_gradient() alone, but with bf16.

@@ -119,7 +119,7 @@ static cadre_status prepare_product(const cadre_layer_plan *plan,
     cadre_bf16_factor b, cadre_matrix c)
 {
     cadre_bf16_product **p = &state->products[which];
-    CADRE_TRY(cadre_bf16_product_create(a, b, c, p));
+    CADRE_TRY(cadre_bf16_product_create(a, b, c, false, p));
     size_t wanted =
         rounded_weight_floats(plan) + cadre_bf16_product_scratch(*p);
     if (wanted > state->base.scratch) {

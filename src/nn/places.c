@@ -122,11 +122,13 @@ static bool reads_wide_back(const cadre_layer_plan *plan)
 }
 
 // Of a ReLU that it does itself a layer in place has nothing else to tell by.
+// Attention with bf16 knows without its output.
 static bool reads_output(const cadre_layer_plan *plan)
 {
     const cadre_layer_ops *ops = plan->ops;
     bool masks = plan->then_relu && ops->masks_gradient && ops->in_place;
-    return masks || (ops->keeps_output && !ops->passes_on && !plan->masked);
+    return masks || (ops->keeps_output && !ops->passes_on && !plan->masked &&
+                        !plan->bf16);
 }
 
 static bool scratch_is_late(const cadre_layer_plan *plan)

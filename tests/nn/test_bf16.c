@@ -58,7 +58,8 @@ static void multiply(factor a, factor b, cadre_matrix c)
     cadre_bf16_product *p = NULL;
     CHECK_OK(cadre_bf16_product_create(
         (cadre_bf16_factor){cadre_narrow_read(na), a.transposed},
-        (cadre_bf16_factor){cadre_narrow_read(nb), b.transposed}, c, &p));
+        (cadre_bf16_factor){cadre_narrow_read(nb), b.transposed}, c, false,
+        &p));
     float *scratch = floats(cadre_bf16_product_scratch(p));
     uint64_t calls = cadre_alloc_calls();
     CHECK_OK(cadre_bf16_product_compute(p, na.data, nb.data, c.data, scratch));
@@ -195,8 +196,8 @@ static void no_memory_is_an_error_and_no_leak(void **state)
     const cadre_bf16_factor b = {{NULL, 4, 5, 5}, false};
     cadre_bf16_product *p = NULL;
     cadre_alloc_fail_after(0);
-    cadre_status status =
-        cadre_bf16_product_create(a, b, (cadre_matrix){NULL, 3, 5, 5}, &p);
+    cadre_status status = cadre_bf16_product_create(
+        a, b, (cadre_matrix){NULL, 3, 5, 5}, false, &p);
     cadre_alloc_fail_after(-1);
     assert_int_equal(status, CADRE_ERR_NO_MEMORY);
     assert_null(p);
