@@ -56,7 +56,14 @@ struct cadre_layer_plan {
     bool recomputed;    // its output is not kept: backward computes it again
     bool bf16;          // its products are of bf16 factors
     bool wide_gradient; // but that of its weights' gradient; set by plan()
-    size_t scratch;     // floats that a call wants; set by plan()
+    // With bf16 (nn/rounding.h): its output is wanted in 16 bits, and complete
+    // behind it; nobody wants it in f32, and it makes it so; and its input comes
+    // so, though it is no factor.
+    bool narrow;
+    bool narrows;
+    bool makes_narrow;
+    bool takes_narrow;
+    size_t scratch; // floats that a call wants; set by plan()
 };
 
 /**
@@ -87,9 +94,11 @@ typedef struct cadre_layer_call {
     cadre_matrix_view y;        // (N, O), backward only
     cadre_matrix_view dy;       // (N, O), backward only
     // If plan->bf16: x and dy as factors.  There is no x then, but in backward
-    // for a wide gradient.
+    // for a wide gradient.  If plan->takes_narrow: x, which there is not in f32.
     cadre_narrow_view narrow_x;
     cadre_narrow_view narrow_dy;
+    cadre_narrow_matrix narrow_y; // if plan->makes_narrow, forward: y, alone
+    float *row_room; // if plan->takes_narrow: for a row of x and one of y
     // Of "residual", "shortcut" and "add": what is added; backward the gradient
     // that waits while backward goes through other layers.
     cadre_matrix past;
@@ -145,6 +154,11 @@ struct cadre_layer_ops {
 
     // It multiplies x, by weights or by itself: with bf16, if that is asked for.
     bool multiplies;
+
+    // x may come in bf16 alone, forward and backward; y may be made in bf16
+    // alone.  All else than products is computed in f32 of it, row by row.
+    bool takes_narrow;
+    bool makes_narrow;
 
     // Scratch is for input_gradient() alone, but with bf16.
     bool scratch_is_late;
@@ -256,6 +270,20 @@ int64_t cadre_layer_plain_block(const cadre_layer *layer, cadre_shape in);
 cadre_status cadre_layer_plan_same(
     const cadre_layer *layer, cadre_layer_plan *plan);
 
+/** Floats of call->row_room. */
+size_t cadre_layer_row_room(const cadre_layer_plan *plan);
+
+/** Row n of x, of a kind that takes_narrow; until the next one is asked for. */
+const float *cadre_layer_x_row(const cadre_layer_call *call, int64_t n);
+
+/**
+ * Where row n of y is to be computed, of a kind that makes_narrow too, and after
+ * that its end.
+ */
+float *cadre_layer_y_row(
+    const cadre_layer_call *call, cadre_matrix y, int64_t n);
+void cadre_layer_end_y_row(const cadre_layer_call *call, int64_t n);
+
 /** What a kind does to a row: y from x; n floats of y. */
 typedef void (*cadre_row_forward)(float *y, const float *x, int64_t n);
 
@@ -263,7 +291,7 @@ typedef void (*cadre_row_forward)(float *y, const float *x, int64_t n);
 typedef void (*cadre_row_backward)(
     float *dx, const float *x, const float *dy, int64_t n);
 
-/** Does it to each row in turn. */
+/** Does it to each row in turn, of a kind that takes_narrow and makes_narrow. */
 cadre_status cadre_layer_rows(
     const cadre_layer_call *call, cadre_row_forward row, cadre_matrix y);
 cadre_status cadre_layer_rows_back(
