@@ -269,9 +269,9 @@ static cadre_status input_gradient(
 #define ATTENTION(name)                                                    \
     {                                                                      \
         .kind = (name), .takes = CADRE_TAKES_HEADS | CADRE_TAKES_KV_HEADS, \
-        .keeps_output = true, .multiplies = true, .plan = plan_attention,  \
-        .prepare = prepare, .release = release, .forward = forward,        \
-        .input_gradient = input_gradient,                                  \
+        .keeps_output = true, .multiplies = true, .makes_narrow = true,    \
+        .plan = plan_attention, .prepare = prepare, .release = release,    \
+        .forward = forward, .input_gradient = input_gradient,              \
     }
 
 const cadre_layer_ops cadre_attention = ATTENTION("attention");

@@ -4,6 +4,8 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
+#include "kernel/bits.h"
+#include "kernel/vector.h"
 #include "nn/compute_bf16.h"
 
 // The products of a block of n queries that meets m keys.
@@ -244,6 +246,28 @@ static void scatter(const head *h, const float *from, int64_t first, int64_t n,
     }
 }
 
+CADRE_VECTOR_BODY void round_rows_body(uint16_t *restrict to, int64_t stride,
+    const float *restrict from, int64_t n, int64_t depth)
+{
+    for (int64_t t = 0; t < n; t++) {
+        for (int64_t i = 0; i < depth; i++) {
+            to[t * stride + i] = cadre_bf16_of_f32(from[t * depth + i]);
+        }
+    }
+}
+CADRE_VECTOR(round_rows,
+    (uint16_t *restrict to, int64_t stride, const float *restrict from,
+        int64_t n, int64_t depth),
+    (to, stride, from, n, depth));
+
+static void scatter_rounded(const head *h, const float *from, int64_t first,
+    int64_t n, int64_t heads_before, cadre_narrow_matrix to)
+{
+    round_rows[cadre_isa_in_use()](
+        to.data + begin_of(h, heads_before, to.stride) + first * to.stride,
+        to.stride, from, n, cadre_attention_depth(h->call->plan));
+}
+
 static void gather_keys(const head *h)
 {
     gather(h, h->call->narrow_x, key_heads_before(h), h->r.k);
@@ -274,7 +298,12 @@ static cadre_status forward_block(
             &h->rows[first + q], r->p + at);
     }
     CADRE_TRY(multiply(h, b->mix, r->p, r->v, r->out));
-    scatter(h, r->out, first, b->n, query_heads_before(h), y);
+    if (h->call->plan->makes_narrow) {
+        scatter_rounded(
+            h, r->out, first, b->n, query_heads_before(h), h->call->narrow_y);
+    } else {
+        scatter(h, r->out, first, b->n, query_heads_before(h), y);
+    }
     return CADRE_OK;
 }
 

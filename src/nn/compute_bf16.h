@@ -49,4 +49,15 @@ size_t cadre_bf16_product_scratch(const cadre_bf16_product *product);
 cadre_status cadre_bf16_product_compute(cadre_bf16_product *product,
     const uint16_t *a, const uint16_t *b, float *c, float *scratch);
 
+/**
+ * The same for products c = a b + bias, each element of which is rounded to bf16;
+ * bias is a row, and NULL below if there is none.
+ */
+cadre_status cadre_bf16_product_create_rounded(cadre_bf16_factor a,
+    cadre_bf16_factor b, bool has_bias, cadre_narrow_matrix c,
+    cadre_bf16_product **out);
+cadre_status cadre_bf16_product_compute_rounded(cadre_bf16_product *product,
+    const uint16_t *a, const uint16_t *b, const float *bias, uint16_t *c,
+    float *scratch);
+
 #endif // CADRE_NN_COMPUTE_BF16_H
