@@ -270,6 +270,7 @@ static cadre_status input_gradient(
     {                                                                      \
         .kind = (name), .takes = CADRE_TAKES_HEADS | CADRE_TAKES_KV_HEADS, \
         .keeps_output = true, .multiplies = true, .makes_narrow = true,    \
+        .takes_narrow_dy = true, .makes_narrow_dx = true,                  \
         .plan = plan_attention, .prepare = prepare, .release = release,    \
         .forward = forward, .input_gradient = input_gradient,              \
     }

@@ -232,20 +232,6 @@ static void gather(
     }
 }
 
-// And n of them back, from the text's first on.
-static void scatter(const head *h, const float *from, int64_t first, int64_t n,
-    int64_t heads_before, cadre_matrix to)
-{
-    const int64_t depth = cadre_attention_depth(h->call->plan);
-    float *row =
-        to.data + begin_of(h, heads_before, to.stride) + first * to.stride;
-    for (int64_t t = 0; t < n; t++) {
-        memcpy(row, from, (size_t)depth * sizeof(*row));
-        row += to.stride;
-        from += depth;
-    }
-}
-
 CADRE_VECTOR_BODY void round_rows_body(uint16_t *restrict to, int64_t stride,
     const float *restrict from, int64_t n, int64_t depth)
 {
@@ -260,12 +246,33 @@ CADRE_VECTOR(round_rows,
         int64_t n, int64_t depth),
     (to, stride, from, n, depth));
 
-static void scatter_rounded(const head *h, const float *from, int64_t first,
-    int64_t n, int64_t heads_before, cadre_narrow_matrix to)
+// Where a head's rows go: in f32, or in bf16.
+typedef struct target {
+    bool is_narrow;
+    cadre_matrix wide;
+    cadre_narrow_matrix narrow;
+} target;
+
+// n rows back, from the text's first on.
+static void scatter(const head *h, const float *from, int64_t first, int64_t n,
+    int64_t heads_before, const target *to)
 {
-    round_rows[cadre_isa_in_use()](
-        to.data + begin_of(h, heads_before, to.stride) + first * to.stride,
-        to.stride, from, n, cadre_attention_depth(h->call->plan));
+    const int64_t depth = cadre_attention_depth(h->call->plan);
+    if (to->is_narrow) {
+        const cadre_narrow_matrix m = to->narrow;
+        round_rows[cadre_isa_in_use()](
+            m.data + begin_of(h, heads_before, m.stride) + first * m.stride,
+            m.stride, from, n, depth);
+        return;
+    }
+    const cadre_matrix m = to->wide;
+    float *row =
+        m.data + begin_of(h, heads_before, m.stride) + first * m.stride;
+    for (int64_t t = 0; t < n; t++) {
+        memcpy(row, from, (size_t)depth * sizeof(*row));
+        row += m.stride;
+        from += depth;
+    }
 }
 
 static void gather_keys(const head *h)
@@ -287,7 +294,7 @@ static cadre_met_keys keys_of(
 }
 
 static cadre_status forward_block(
-    const head *h, const block_products *b, int64_t first, cadre_matrix y)
+    const head *h, const block_products *b, int64_t first, const target *y)
 {
     const room *r = &h->r;
     const int64_t depth = cadre_attention_depth(h->call->plan);
@@ -298,16 +305,11 @@ static cadre_status forward_block(
             &h->rows[first + q], r->p + at);
     }
     CADRE_TRY(multiply(h, b->mix, r->p, r->v, r->out));
-    if (h->call->plan->makes_narrow) {
-        scatter_rounded(
-            h, r->out, first, b->n, query_heads_before(h), h->call->narrow_y);
-    } else {
-        scatter(h, r->out, first, b->n, query_heads_before(h), y);
-    }
+    scatter(h, r->out, first, b->n, query_heads_before(h), y);
     return CADRE_OK;
 }
 
-static cadre_status forward_head(const head *h, cadre_matrix y)
+static cadre_status forward_head(const head *h, const target *y)
 {
     if (h->leads) {
         gather_keys(h);
@@ -320,7 +322,7 @@ static cadre_status forward_head(const head *h, cadre_matrix y)
     return CADRE_OK;
 }
 
-static cadre_status backward_block(const head *h, int64_t i, cadre_matrix dx)
+static cadre_status backward_block(const head *h, int64_t i, const target *dx)
 {
     const block_products *b = &h->a->blocks[i];
     const int64_t first = i * CADRE_ATTENTION_BLOCK;
@@ -346,7 +348,7 @@ static cadre_status backward_block(const head *h, int64_t i, cadre_matrix dx)
     return multiply(h, spread, r->p, dy, r->dv);
 }
 
-static cadre_status backward_head(const head *h, cadre_matrix dx)
+static cadre_status backward_head(const head *h, const target *dx)
 {
     if (h->leads) {
         gather_keys(h);
@@ -364,14 +366,14 @@ static cadre_status backward_head(const head *h, cadre_matrix dx)
 }
 
 static cadre_status each_head(const cadre_attention_bf16 *a,
-    const cadre_layer_call *call, cadre_softmax_row *rows, cadre_matrix to,
-    cadre_status (*work)(const head *h, cadre_matrix to))
+    const cadre_layer_call *call, cadre_softmax_row *rows, const target *to,
+    cadre_status (*work)(const head *h, const target *to))
 {
     const cadre_layer_plan *plan = call->plan;
     const int64_t n_tokens = plan->in.tokens;
     const int64_t share = plan->heads / plan->kv_heads;
     const room r = divide(call);
-    for (int64_t i = 0; i * n_tokens < to.rows; i++) {
+    for (int64_t i = 0; i * n_tokens < call->narrow_x.rows; i++) {
         const float *tokens = cadre_attention_hiding_tokens(call, i, n_tokens);
         for (int64_t q = 0; q < plan->heads; q++, rows += n_tokens) {
             const head h = {
@@ -394,11 +396,13 @@ static cadre_status each_head(const cadre_attention_bf16 *a,
 cadre_status cadre_attention_bf16_forward(const cadre_attention_bf16 *a,
     const cadre_layer_call *call, cadre_softmax_row *rows, cadre_matrix y)
 {
-    return each_head(a, call, rows, y, forward_head);
+    const target to = {call->plan->makes_narrow, y, call->narrow_y};
+    return each_head(a, call, rows, &to, forward_head);
 }
 
 cadre_status cadre_attention_bf16_input_gradient(const cadre_attention_bf16 *a,
     const cadre_layer_call *call, cadre_softmax_row *rows, cadre_matrix dx)
 {
-    return each_head(a, call, rows, dx, backward_head);
+    const target to = {call->plan->narrow_dx, dx, call->narrow_dx};
+    return each_head(a, call, rows, &to, backward_head);
 }

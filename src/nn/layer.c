@@ -177,7 +177,9 @@ static size_t floats_of_row(cadre_shape shape)
 
 size_t cadre_layer_row_room(const cadre_layer_plan *plan)
 {
-    return floats_of_row(plan->in) + floats_of_row(plan->out);
+    const size_t x = floats_of_row(plan->in);
+    const size_t y = floats_of_row(plan->out);
+    return x + (x > y ? x : y);
 }
 
 const float *cadre_layer_x_row(const cadre_layer_call *call, int64_t n)
@@ -191,7 +193,8 @@ const float *cadre_layer_x_row(const cadre_layer_call *call, int64_t n)
     return call->row_room;
 }
 
-static float *y_room(const cadre_layer_call *call)
+// A row that is made, before it is rounded.
+static float *made_room(const cadre_layer_call *call)
 {
     return call->row_room + floats_of_row(call->plan->in);
 }
@@ -199,15 +202,20 @@ static float *y_room(const cadre_layer_call *call)
 float *cadre_layer_y_row(
     const cadre_layer_call *call, cadre_matrix y, int64_t n)
 {
-    return call->plan->makes_narrow ? y_room(call) : cadre_matrix_row(y, n);
+    return call->plan->makes_narrow ? made_room(call) : cadre_matrix_row(y, n);
+}
+
+static void round_made(
+    const cadre_layer_call *call, cadre_narrow_matrix to, int64_t n)
+{
+    cadre_narrow(CADRE_BF16, to.data + n * to.stride, made_room(call),
+        (size_t)to.columns);
 }
 
 void cadre_layer_end_y_row(const cadre_layer_call *call, int64_t n)
 {
-    const cadre_narrow_matrix y = call->narrow_y;
     if (call->plan->makes_narrow) {
-        cadre_narrow(
-            CADRE_BF16, y.data + n * y.stride, y_room(call), (size_t)y.columns);
+        round_made(call, call->narrow_y, n);
     }
 }
 
@@ -225,9 +233,14 @@ cadre_status cadre_layer_rows(
 cadre_status cadre_layer_rows_back(
     const cadre_layer_call *call, cadre_row_backward row, cadre_matrix dx)
 {
+    const bool narrow = call->plan->narrow_dx;
     for (int64_t n = 0; n < dx.rows; n++) {
-        row(cadre_matrix_row(dx, n), cadre_layer_x_row(call, n),
-            cadre_matrix_view_row(call->dy, n), call->dy.columns);
+        row(narrow ? made_room(call) : cadre_matrix_row(dx, n),
+            cadre_layer_x_row(call, n), cadre_matrix_view_row(call->dy, n),
+            call->dy.columns);
+        if (narrow) {
+            round_made(call, call->narrow_dx, n);
+        }
     }
     return CADRE_OK;
 }

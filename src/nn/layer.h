@@ -63,6 +63,9 @@ struct cadre_layer_plan {
     bool narrows;
     bool makes_narrow;
     bool takes_narrow;
+    // The gradient of its output, or of its input, is in 16 bits alone.
+    bool narrow_dy;
+    bool narrow_dx;
     size_t scratch; // floats that a call wants; set by plan()
 };
 
@@ -94,11 +97,13 @@ typedef struct cadre_layer_call {
     cadre_matrix_view y;        // (N, O), backward only
     cadre_matrix_view dy;       // (N, O), backward only
     // If plan->bf16: x and dy as factors.  There is no x then, but in backward
-    // for a wide gradient.  If plan->takes_narrow: x, which there is not in f32.
+    // for a wide gradient; and no dy if plan->narrow_dy.  If plan->takes_narrow: x, which there is not in f32.
     cadre_narrow_view narrow_x;
     cadre_narrow_view narrow_dy;
-    cadre_narrow_matrix narrow_y; // if plan->makes_narrow, forward: y, alone
-    float *row_room; // if plan->takes_narrow: for a row of x and one of y
+    cadre_narrow_matrix narrow_y;  // if plan->makes_narrow, forward: y, alone
+    cadre_narrow_matrix narrow_dx; // if plan->narrow_dx, backward: the same
+    float
+        *row_room; // if plan->takes_narrow: for a row of x, and one of y or dx
     // Of "residual", "shortcut" and "add": what is added; backward the gradient
     // that waits while backward goes through other layers.
     cadre_matrix past;
@@ -159,6 +164,10 @@ struct cadre_layer_ops {
     // alone.  All else than products is computed in f32 of it, row by row.
     bool takes_narrow;
     bool makes_narrow;
+
+    // The same of dy, if its products take that in bf16, and of dx.
+    bool takes_narrow_dy;
+    bool makes_narrow_dx;
 
     // Scratch is for input_gradient() alone, but with bf16.
     bool scratch_is_late;

@@ -173,6 +173,23 @@ static cadre_status prepare_forward(const cadre_layer_plan *plan,
     return CADRE_OK;
 }
 
+static cadre_status prepare_input_gradient(const cadre_layer_plan *plan,
+    linear_state *state, cadre_narrow_view dy, cadre_narrow_view w)
+{
+    const int64_t stride = cadre_shape_stride(plan->in);
+    const cadre_bf16_factor a = {dy, false};
+    const cadre_bf16_factor b = {w, false};
+    if (!plan->narrow_dx) {
+        return prepare_product(plan, state, INPUT_GRADIENT, a, b,
+            (cadre_matrix){NULL, dy.rows, w.columns, stride});
+    }
+    CADRE_TRY(cadre_bf16_product_create_rounded(a, b, false,
+        (cadre_narrow_matrix){NULL, dy.rows, w.columns, stride},
+        &state->products[INPUT_GRADIENT]));
+    want_scratch(plan, state, INPUT_GRADIENT);
+    return CADRE_OK;
+}
+
 static cadre_status prepare_products(
     const cadre_layer_plan *plan, int64_t n_samples, linear_state *state)
 {
@@ -188,10 +205,7 @@ static cadre_status prepare_products(
     CADRE_TRY(prepare_product(plan, state, WEIGHT_GRADIENT,
         (cadre_bf16_factor){dy, true}, (cadre_bf16_factor){x, false},
         (cadre_matrix){NULL, out, in, in}));
-    return plan->passes_down ? prepare_product(plan, state, INPUT_GRADIENT,
-                                   (cadre_bf16_factor){dy, false},
-                                   (cadre_bf16_factor){w, false},
-                                   (cadre_matrix){NULL, rows, in, x_stride})
+    return plan->passes_down ? prepare_input_gradient(plan, state, dy, w)
                              : CADRE_OK;
 }
 
@@ -213,13 +227,18 @@ static cadre_status prepare(
     return CADRE_OK;
 }
 
+static float *products_scratch(const cadre_layer_call *call)
+{
+    return call->scratch + rounded_weight_floats(call->plan) +
+           bias_floats(call->plan);
+}
+
 static cadre_status multiply_bf16(const cadre_layer_call *call, product which,
     const uint16_t *a, const uint16_t *b, float *c)
 {
     return cadre_bf16_product_compute(
         ((linear_state *)call->state)->products[which], a, b, c,
-        call->scratch + rounded_weight_floats(call->plan) +
-            bias_floats(call->plan));
+        products_scratch(call));
 }
 
 // W (O, I)
@@ -266,7 +285,7 @@ static cadre_status forward_rounded(const cadre_layer_call *call)
     }
     return cadre_bf16_product_compute_rounded(
         ((linear_state *)call->state)->products[FORWARD], call->narrow_x.data,
-        w, bias, call->narrow_y.data, bias + bias_floats(plan));
+        w, bias, call->narrow_y.data, products_scratch(call));
 }
 
 static cadre_status forward(const cadre_layer_call *call, cadre_matrix y)
@@ -292,9 +311,21 @@ static void sum_rows(cadre_matrix_view m, float *sums)
     }
 }
 
+static void sum_narrow_rows(cadre_narrow_view m, float *sums)
+{
+    memset(sums, 0, (size_t)m.columns * sizeof(*sums));
+    for (int64_t n = 0; n < m.rows; n++) {
+        cadre_row_add_bf16(sums, m.data + n * m.stride, m.columns);
+    }
+}
+
 static cadre_status param_gradient(
     const cadre_layer_call *call, int i, float *grad)
 {
+    if (i == BIAS && call->plan->narrow_dy) {
+        sum_narrow_rows(call->narrow_dy, grad);
+        return CADRE_OK;
+    }
     if (i == BIAS) {
         sum_rows(call->dy, grad);
         return CADRE_OK;
@@ -331,6 +362,13 @@ static cadre_matrix_view padded_weight(const cadre_layer_call *call)
 static cadre_status input_gradient(
     const cadre_layer_call *call, cadre_matrix dx)
 {
+    if (call->plan->narrow_dx) {
+        const uint16_t *w = rounded_weight(call);
+        return cadre_bf16_product_compute_rounded(
+            ((linear_state *)call->state)->products[INPUT_GRADIENT],
+            call->narrow_dy.data, w, NULL, call->narrow_dx.data,
+            products_scratch(call));
+    }
     return call->plan->bf16
                ? multiply_bf16(call, INPUT_GRADIENT, call->narrow_dy.data,
                      rounded_weight(call), dx.data)
@@ -344,6 +382,8 @@ const cadre_layer_ops cadre_linear = {
     .n_params = N_PARAMS,
     .multiplies = true,
     .makes_narrow = true,
+    .takes_narrow_dy = true,
+    .makes_narrow_dx = true,
     .scratch_is_late = true,
     .input_block = cadre_layer_plain_block,
     .plan = plan_linear,

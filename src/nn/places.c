@@ -80,6 +80,12 @@ static void use_narrow(const survey *s, cadre_owner of, cadre_shape shape)
         cadre_narrow_floats(s->rows * (size_t)cadre_shape_stride(shape)));
 }
 
+static void use_narrow_gradient(const survey *s, int layer)
+{
+    use_narrow(s, (cadre_owner){layer, CADRE_BUFFER_NARROW_GRADIENT},
+        s->net->layers[layer].out);
+}
+
 static bool scratch_is_late(const cadre_layer_plan *plan)
 {
     return plan->ops->scratch_is_late && !cadre_reads_narrow(plan);
@@ -241,7 +247,9 @@ static void backward(survey *s, int layer)
     const cadre_net *net = s->net;
     const cadre_layer_plan *plan = &net->layers[layer];
     bring(s, layer);
-    use_gradient(s, layer);
+    if (!plan->narrow_dy) {
+        use_gradient(s, layer);
+    }
     if (cadre_reads_output(plan)) {
         use_kept(s, layer);
     }
@@ -252,8 +260,7 @@ static void backward(survey *s, int layer)
         use_narrow(s, narrow_input(net, layer, true), plan->in);
     }
     if (cadre_layer_takes_narrow_dy(plan)) {
-        use_narrow(
-            s, (cadre_owner){layer, CADRE_BUFFER_NARROW_GRADIENT}, plan->out);
+        use_narrow_gradient(s, layer);
     }
     if (plan->ops == &cadre_add) {
         use(s, cadre_left_owner(net, layer), activation(s, layer));
@@ -261,7 +268,9 @@ static void backward(survey *s, int layer)
     if (plan->ops == &cadre_residual) {
         use(s, cadre_past_owner(net, layer), activation(s, layer));
     }
-    if (plan->passes_down) {
+    if (plan->narrow_dx) {
+        use_narrow_gradient(s, layer - 1);
+    } else if (plan->passes_down) {
         use_gradient(s, layer - 1);
     }
     if (plan->passes_down || !scratch_is_late(plan)) {

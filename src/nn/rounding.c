@@ -66,9 +66,24 @@ static void find_narrow_alone(cadre_net *net)
     }
 }
 
+// Gradients that products alone read, and that what is behind them makes for no
+// other layer.
+static void find_narrow_gradients(cadre_net *net)
+{
+    for (int l = 0; l + 1 < net->n_layers; l++) {
+        cadre_layer_plan *plan = &net->layers[l];
+        cadre_layer_plan *next = &net->layers[l + 1];
+        plan->narrow_dy = plan->ops->takes_narrow_dy && plan->bf16 &&
+                          next->ops->makes_narrow_dx &&
+                          cadre_reads_narrow(next) && next->passes_down;
+        next->narrow_dx = plan->narrow_dy;
+    }
+}
+
 void cadre_rounding_plan(cadre_net *net)
 {
     find_narrow(net);
     find_last(net);
     find_narrow_alone(net);
+    find_narrow_gradients(net);
 }

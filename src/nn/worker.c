@@ -412,14 +412,19 @@ static cadre_status param_gradients(const journey *j, int layer,
     return CADRE_OK;
 }
 
-// The gradient of a layer's output in bf16, if a product wants it.
+// The gradient of a layer's output in bf16.
+static cadre_narrow_matrix narrow_gradient_of(const journey *j, int layer)
+{
+    return narrow(j->block + j->places->layers[layer].narrow_gradient,
+        j->samples.rows, j->net->layers[layer].out);
+}
+
+// The same, if a product wants it: it is there, or is made of that in f32.
 static cadre_narrow_view narrow_gradient(const journey *j, int layer)
 {
     const cadre_layer_plan *plan = &j->net->layers[layer];
-    const cadre_narrow_matrix m =
-        narrow(j->block + j->places->layers[layer].narrow_gradient,
-            j->samples.rows, plan->out);
-    if (cadre_layer_takes_narrow_dy(plan)) {
+    const cadre_narrow_matrix m = narrow_gradient_of(j, layer);
+    if (cadre_layer_takes_narrow_dy(plan) && !plan->narrow_dy) {
         cadre_matrix_narrow(cadre_matrix_read(gradient_of(j, layer)), m);
     }
     return cadre_narrow_read(m);
@@ -437,6 +442,9 @@ static cadre_status backward(
         call.y = cadre_matrix_read(output_of(j, l, BACKWARD));
         call.dy = cadre_matrix_read(gradient_of(j, l));
         call.narrow_dy = narrow_gradient(j, l);
+        if (call.plan->narrow_dx) {
+            call.narrow_dx = narrow_gradient_of(j, l - 1);
+        }
         if (call.plan->ops == &cadre_add || call.plan->ops == &cadre_residual) {
             call.past = past_gradient(j, l);
         }
