@@ -236,7 +236,11 @@ static cadre_status each_block(
                 .tokens = tokens,
                 .rows = rows,
             };
-            CADRE_TRY(each_block_of_head(call, &head, end, to, work));
+            cadre_compute_begin();
+            cadre_status status =
+                each_block_of_head(call, &head, end, to, work);
+            cadre_compute_end();
+            CADRE_TRY(status);
         }
     }
     return CADRE_OK;

@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "kernel/bits.h"
 #include "kernel/vector.h"
+#include "nn/compute.h"
 #include "nn/compute_bf16.h"
 
 // The products of a block of n queries that meets m keys.
@@ -387,7 +388,10 @@ static cadre_status each_head(const cadre_attention_bf16 *a,
                 .tokens = tokens,
                 .rows = rows,
             };
-            CADRE_TRY(work(&h, to));
+            cadre_compute_begin();
+            cadre_status status = work(&h, to);
+            cadre_compute_end();
+            CADRE_TRY(status);
         }
     }
     return CADRE_OK;

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/fail.h"
 #include "kernel/narrow.h"
+#include "nn/compute.h"
 #include "nn/compute_job.h"
 #include "nn/net.h"
 #include <stdatomic.h>
@@ -187,9 +188,9 @@ static cadre_status create(cadre_bf16_factor a, cadre_bf16_factor b,
         return CADRE_ERR_NO_MEMORY;
     }
     p->type = cadre_dnnl_bf16();
-    cadre_dnnl_guard guard = cadre_dnnl_enter();
+    cadre_compute_begin();
     cadre_status status = make_product(p, a, b, c);
-    cadre_dnnl_leave(&guard);
+    cadre_compute_end();
     if (status != CADRE_OK) {
         cadre_bf16_product_destroy(p);
         return status;
@@ -256,9 +257,9 @@ static cadre_status compute(cadre_bf16_product *p, const uint16_t *a,
     float *pad = b_room + p->b.wide_count;
     const void *data[] = {
         met(&p->a, a, scratch), met(&p->b, b, b_room), c, bias};
-    cadre_dnnl_guard guard = cadre_dnnl_enter();
+    cadre_compute_begin();
     cadre_status status = cadre_dnnl_job_run(&p->job, p->stream, data, pad);
-    cadre_dnnl_leave(&guard);
+    cadre_compute_end();
     return status;
 }
 
