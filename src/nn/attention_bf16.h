@@ -24,11 +24,11 @@ void cadre_attention_bf16_destroy(cadre_attention_bf16 *a); // NULL is allowed
 /** Floats that the calls below want as scratch. */
 size_t cadre_attention_bf16_scratch(const cadre_attention_bf16 *a);
 
-/** y; rows, (samples, heads, T), gets what backward makes p of. */
+/** y, or call->narrow_y; rows, (samples, heads, T), gets what backward makes p of. */
 cadre_status cadre_attention_bf16_forward(const cadre_attention_bf16 *a,
     const cadre_layer_call *call, cadre_softmax_row *rows, cadre_matrix y);
 
-/** dx, of the same rows. */
+/** dx, or call->narrow_dx, of the same rows. */
 cadre_status cadre_attention_bf16_input_gradient(const cadre_attention_bf16 *a,
     const cadre_layer_call *call, cadre_softmax_row *rows, cadre_matrix dx);
 

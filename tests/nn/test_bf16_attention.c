@@ -161,6 +161,39 @@ static void plan_trial(const trial *t, cadre_layer_plan *plan)
     plan->bf16 = true;
 }
 
+// Made in bf16 alone it is the same, rounded.
+static void check_rounded(const cadre_layer_plan *plan,
+    const cadre_layer_call *of, cadre_matrix y, cadre_matrix dx)
+{
+    cadre_layer_plan rounding = *plan;
+    cadre_layer_call call = *of;
+    rounding.makes_narrow = true;
+    rounding.narrow_dx = true;
+    call.plan = &rounding;
+    call.narrow_y = narrowed(dx); // of no meaning, and as large at least
+    call.narrow_y.columns = y.columns;
+    call.narrow_y.stride = y.stride;
+    call.narrow_dx = narrowed(dx);
+    memset(call.narrow_dx.data, 0,
+        (size_t)(dx.rows * dx.stride) * sizeof(*call.narrow_dx.data));
+    CHECK_OK(plan->ops->forward(&call, y));
+    CHECK_OK(plan->ops->input_gradient(&call, dx));
+    const cadre_narrow_matrix wanted_y = narrowed(y);
+    const cadre_narrow_matrix wanted_dx = narrowed(dx);
+    for (int64_t n = 0; n < y.rows; n++) {
+        assert_memory_equal(call.narrow_y.data + n * y.stride,
+            wanted_y.data + n * y.stride, (size_t)y.columns * sizeof(uint16_t));
+        assert_memory_equal(call.narrow_dx.data + n * dx.stride,
+            wanted_dx.data + n * dx.stride,
+            (size_t)dx.columns * sizeof(uint16_t));
+    }
+    uint16_t *all[] = {
+        call.narrow_y.data, call.narrow_dx.data, wanted_y.data, wanted_dx.data};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        cadre_free(all[i]);
+    }
+}
+
 static void compute(const trial *t, const float *tokens, cadre_matrix x,
     cadre_matrix dy, cadre_matrix y, cadre_matrix dx)
 {
@@ -183,6 +216,7 @@ static void compute(const trial *t, const float *tokens, cadre_matrix x,
     CHECK_OK(plan.ops->forward(&call, y));
     CHECK_OK(plan.ops->input_gradient(&call, dx));
     assert_int_equal(cadre_alloc_calls(), calls);
+    check_rounded(&plan, &call, y, dx);
     cadre_free(narrow_x.data);
     cadre_free(narrow_dy.data);
     cadre_free(scratch);
