@@ -194,6 +194,7 @@ typedef struct head {
     int64_t query; // head of queries
     int64_t key;   // and that of its keys and values
     bool leads;    // it is the first of those that share these
+    bool ends;     // and the last
     const float *tokens;
     cadre_softmax_row *rows;
 } head;
@@ -359,10 +360,11 @@ static cadre_status backward_head(const head *h, const target *dx)
     for (int64_t i = h->a->n_blocks - 1; i >= 0; i--) {
         CADRE_TRY(backward_block(h, i, dx));
     }
-    // What the last of the heads that share these keys leaves stays.
-    const int64_t n_tokens = h->call->plan->in.tokens;
-    scatter(h, h->r.dk, 0, n_tokens, key_heads_before(h), dx);
-    scatter(h, h->r.dv, 0, n_tokens, value_heads_before(h), dx);
+    if (h->ends) {
+        const int64_t n_tokens = h->call->plan->in.tokens;
+        scatter(h, h->r.dk, 0, n_tokens, key_heads_before(h), dx);
+        scatter(h, h->r.dv, 0, n_tokens, value_heads_before(h), dx);
+    }
     return CADRE_OK;
 }
 
@@ -385,6 +387,7 @@ static cadre_status each_head(const cadre_attention_bf16 *a,
                 .query = q,
                 .key = q / share,
                 .leads = q % share == 0,
+                .ends = q % share + 1 == share,
                 .tokens = tokens,
                 .rows = rows,
             };

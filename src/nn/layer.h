@@ -56,17 +56,14 @@ struct cadre_layer_plan {
     bool recomputed;    // its output is not kept: backward computes it again
     bool bf16;          // its products are of bf16 factors
     bool wide_gradient; // but that of its weights' gradient; set by plan()
-    // With bf16 (nn/rounding.h): its output is wanted in 16 bits, and complete
-    // behind it; nobody wants it in f32, and it makes it so; and its input comes
-    // so, though it is no factor.
-    bool narrow;
-    bool narrows;
-    bool makes_narrow;
-    bool takes_narrow;
-    // The gradient of its output, or of its input, is in 16 bits alone.
-    bool narrow_dy;
-    bool narrow_dx;
-    size_t scratch; // floats that a call wants; set by plan()
+    // With bf16, as nn/rounding.h sets it:
+    bool narrow;       // its output is wanted in 16 bits
+    bool narrows;      // and complete behind it
+    bool makes_narrow; // and made by it in these alone
+    bool takes_narrow; // its input comes so, though it is no factor
+    bool narrow_dy;    // the gradient of its output is in 16 bits alone
+    bool narrow_dx;    // that of its input is
+    size_t scratch;    // floats that a call wants; set by plan()
 };
 
 /**
@@ -97,11 +94,14 @@ typedef struct cadre_layer_call {
     cadre_matrix_view y;        // (N, O), backward only
     cadre_matrix_view dy;       // (N, O), backward only
     // If plan->bf16: x and dy as factors.  There is no x then, but in backward
-    // for a wide gradient; and no dy if plan->narrow_dy.  If plan->takes_narrow: x, which there is not in f32.
+    // for a wide gradient; and no dy if plan->narrow_dy.  If plan->takes_narrow:
+    // x, which there is not in f32.
     cadre_narrow_view narrow_x;
     cadre_narrow_view narrow_dy;
-    cadre_narrow_matrix narrow_y;  // if plan->makes_narrow, forward: y, alone
-    cadre_narrow_matrix narrow_dx; // if plan->narrow_dx, backward: the same
+    // If plan->makes_narrow: y, forward; if plan->narrow_dx: dx.  There is none
+    // in f32 then.
+    cadre_narrow_matrix narrow_y;
+    cadre_narrow_matrix narrow_dx;
     float
         *row_room; // if plan->takes_narrow: for a row of x, and one of y or dx
     // Of "residual", "shortcut" and "add": what is added; backward the gradient

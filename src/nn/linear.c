@@ -155,22 +155,28 @@ static cadre_status prepare_product(const cadre_layer_plan *plan,
     return CADRE_OK;
 }
 
+static cadre_status prepare_rounded(const cadre_layer_plan *plan,
+    linear_state *state, product which, cadre_bf16_factor a,
+    cadre_bf16_factor b, bool biased, cadre_narrow_matrix c)
+{
+    CADRE_TRY(cadre_bf16_product_create_rounded(
+        a, b, biased, c, &state->products[which]));
+    want_scratch(plan, state, which);
+    return CADRE_OK;
+}
+
 static cadre_status prepare_forward(const cadre_layer_plan *plan,
     linear_state *state, cadre_narrow_view x, cadre_narrow_view w)
 {
     const int64_t stride = cadre_shape_stride(plan->out);
     const cadre_bf16_factor a = {x, false};
     cadre_bf16_factor b = {w, true};
-    if (!plan->makes_narrow) {
-        return prepare_product(plan, state, FORWARD, a, b,
-            (cadre_matrix){NULL, x.rows, w.rows, stride});
-    }
     b.matrix.rows = rounded_outputs(plan);
-    CADRE_TRY(cadre_bf16_product_create_rounded(a, b, has_bias(plan),
-        (cadre_narrow_matrix){NULL, x.rows, b.matrix.rows, stride},
-        &state->products[FORWARD]));
-    want_scratch(plan, state, FORWARD);
-    return CADRE_OK;
+    return plan->makes_narrow
+               ? prepare_rounded(plan, state, FORWARD, a, b, has_bias(plan),
+                     (cadre_narrow_matrix){NULL, x.rows, b.matrix.rows, stride})
+               : prepare_product(plan, state, FORWARD, a, b,
+                     (cadre_matrix){NULL, x.rows, w.rows, stride});
 }
 
 static cadre_status prepare_input_gradient(const cadre_layer_plan *plan,
@@ -179,15 +185,11 @@ static cadre_status prepare_input_gradient(const cadre_layer_plan *plan,
     const int64_t stride = cadre_shape_stride(plan->in);
     const cadre_bf16_factor a = {dy, false};
     const cadre_bf16_factor b = {w, false};
-    if (!plan->narrow_dx) {
-        return prepare_product(plan, state, INPUT_GRADIENT, a, b,
-            (cadre_matrix){NULL, dy.rows, w.columns, stride});
-    }
-    CADRE_TRY(cadre_bf16_product_create_rounded(a, b, false,
-        (cadre_narrow_matrix){NULL, dy.rows, w.columns, stride},
-        &state->products[INPUT_GRADIENT]));
-    want_scratch(plan, state, INPUT_GRADIENT);
-    return CADRE_OK;
+    return plan->narrow_dx
+               ? prepare_rounded(plan, state, INPUT_GRADIENT, a, b, false,
+                     (cadre_narrow_matrix){NULL, dy.rows, w.columns, stride})
+               : prepare_product(plan, state, INPUT_GRADIENT, a, b,
+                     (cadre_matrix){NULL, dy.rows, w.columns, stride});
 }
 
 static cadre_status prepare_products(
