@@ -14,22 +14,6 @@
 static const uint32_t sign_bit = 0x80000000;
 static const uint32_t f32_infinity = 0x7f800000;
 
-CADRE_VECTOR_BODY float bf16_to_f32(uint16_t narrow)
-{
-    return cadre_f32_of_bits((uint32_t)narrow << 16);
-}
-
-CADRE_VECTOR_BODY uint16_t bf16_of_f32(float wide)
-{
-    uint32_t bits = cadre_bits_of_f32(wide);
-    // Just below half a unit is added, and a hair more if the unit is odd; a
-    // carry goes into the exponent, up to infinity.
-    uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    uint32_t quiet = (bits >> 16) | 0x40;
-    bool is_nan = (bits & ~sign_bit) > f32_infinity;
-    return (uint16_t)(is_nan ? quiet : rounded);
-}
-
 // The exponents of f16 and f32 differ by 112 in how they are stored.
 enum {
     F16_SHIFT = 23 - 10, // from the mantissa of f16 to that of f32
@@ -70,19 +54,19 @@ CADRE_VECTOR_BODY uint16_t f16_of_f32(float wide)
     return (uint16_t)(out | sign);
 }
 
-#define DEFINE_CONVERSIONS(type)                                               \
+#define DEFINE_CONVERSIONS(type, to_f32, of_f32)                               \
     CADRE_VECTOR_BODY void widen_##type##_body(                                \
         float *restrict wide, const uint16_t *restrict narrow, size_t count)   \
     {                                                                          \
         for (size_t i = 0; i < count; i++) {                                   \
-            wide[i] = type##_to_f32(narrow[i]);                                \
+            wide[i] = to_f32(narrow[i]);                                       \
         }                                                                      \
     }                                                                          \
     CADRE_VECTOR_BODY void narrow_##type##_body(                               \
         uint16_t *restrict narrow, const float *restrict wide, size_t count)   \
     {                                                                          \
         for (size_t i = 0; i < count; i++) {                                   \
-            narrow[i] = type##_of_f32(wide[i]);                                \
+            narrow[i] = of_f32(wide[i]);                                       \
         }                                                                      \
     }                                                                          \
     CADRE_VECTOR(widen_##type,                                                 \
@@ -92,8 +76,8 @@ CADRE_VECTOR_BODY uint16_t f16_of_f32(float wide)
         (uint16_t *restrict narrow, const float *restrict wide, size_t count), \
         (narrow, wide, count))
 
-DEFINE_CONVERSIONS(bf16);
-DEFINE_CONVERSIONS(f16);
+DEFINE_CONVERSIONS(bf16, cadre_f32_of_bf16, cadre_bf16_of_f32);
+DEFINE_CONVERSIONS(f16, f16_to_f32, f16_of_f32);
 
 void cadre_widen(
     cadre_dtype dtype, float *wide, const uint16_t *narrow, size_t count)

@@ -20,38 +20,20 @@
 //          of each row of p what it was made with.
 // Threads: one at a time per state.
 
+#include "nn/attention.h"
 #include "base/fail.h"
+#include "nn/attention_bf16.h"
 #include "nn/compute.h"
-#include "nn/exp.h"
-#include "nn/lanes.h"
-#include "nn/layer.h"
-#include <float.h>
-#include <math.h>
-#include <string.h>
-
-// Queries of a block: enough for a product to be fast, few enough that scores
-// of a thousand keys stay in the second cache.
-enum { BLOCK = 64 };
-
-// p = e^(s * scale - top) * share.
-typedef struct softmax_row {
-    float top;
-    float share;
-} softmax_row;
 
 typedef struct attention_state {
     cadre_layer_state base;
-    softmax_row rows[]; // (samples, heads, T)
+    cadre_attention_bf16 *bf16; // NULL: plain f32
+    cadre_softmax_row rows[];   // (samples, heads, T)
 } attention_state;
 
-static softmax_row *rows_of(cadre_layer_state *state)
+static cadre_softmax_row *rows_of(cadre_layer_state *state)
 {
     return ((attention_state *)state)->rows;
-}
-
-static bool is_causal(const cadre_layer_plan *plan)
-{
-    return plan->ops == &cadre_causal_attention;
 }
 
 static cadre_status plan_attention(
@@ -61,83 +43,38 @@ static cadre_status plan_attention(
     plan->out = plan->in;
     plan->out.channels =
         plan->heads * cadre_layer_head_channels(plan->in.channels, plan);
-    plan->scratch =
-        (size_t)(2 * (BLOCK * cadre_matrix_stride(plan->in.tokens)));
+    plan->scratch = (size_t)(2 * (CADRE_ATTENTION_BLOCK *
+                                     cadre_matrix_stride(plan->in.tokens)));
     return CADRE_OK;
+}
+
+static void release(cadre_layer_state *state)
+{
+    if (state != NULL) {
+        cadre_attention_bf16_destroy(((attention_state *)state)->bf16);
+        cadre_layer_state_destroy(state);
+    }
 }
 
 static cadre_status prepare(
     const cadre_layer_plan *plan, int64_t n_samples, cadre_layer_state **out)
 {
     size_t n_rows = (size_t)(n_samples * plan->heads * plan->in.tokens);
-    return cadre_layer_state_create(
-        plan, sizeof(attention_state), n_rows, sizeof(softmax_row), out);
-}
-
-// The keys that a query meets.
-typedef struct met_keys {
-    int64_t n;
-    int64_t seen;        // of them, the first; but for those that are hidden:
-    const float *tokens; // CADRE_NO_TOKEN is; NULL if none is
-    float scale;         // of scores
-} met_keys;
-
-// Sets the scores of keys at CADRE_NO_TOKEN.
-CADRE_VECTOR_BODY void hide(float *restrict s, met_keys keys, float value)
-{
-    const float *restrict tokens = keys.tokens;
-    if (tokens != NULL) {
-        for (int64_t i = 0; i < keys.seen; i++) {
-            s[i] = tokens[i] < 0.0f ? value : s[i];
+    cadre_layer_state *state;
+    CADRE_TRY(cadre_layer_state_create(plan, sizeof(attention_state), n_rows,
+        sizeof(cadre_softmax_row), &state));
+    if (plan->bf16) {
+        attention_state *own = (attention_state *)state;
+        cadre_status status = cadre_attention_bf16_create(plan, &own->bf16);
+        if (status != CADRE_OK) {
+            release(state);
+            return status;
         }
+        state->scratch = cadre_attention_bf16_scratch(own->bf16);
     }
+    *out = state;
+    return CADRE_OK;
 }
-
-// The scores of a row to p.
-CADRE_VECTOR_BODY void softmax_body(
-    float *restrict s, met_keys keys, softmax_row *row)
-{
-    hide(s, keys, -FLT_MAX);
-    float top = cadre_lanes_max(s, keys.seen) * keys.scale;
-    for (int64_t i = 0; i < keys.seen; i++) {
-        s[i] = cadre_exp(s[i] * keys.scale - top);
-    }
-    hide(s, keys, 0.0f);
-    float sum = cadre_lanes_sum(s, keys.seen);
-    float share = sum == 0.0f ? 0.0f : 1.0f / sum;
-    for (int64_t i = 0; i < keys.seen; i++) {
-        s[i] *= share;
-    }
-    for (int64_t i = keys.seen; i < keys.n; i++) {
-        s[i] = 0.0f;
-    }
-    *row = (softmax_row){top, share};
-}
-CADRE_VECTOR(softmax, (float *restrict s, met_keys keys, softmax_row *row),
-    (s, keys, row));
-
-// The same p again, and dp to ds = p (dp - dp p) * scale; dp p is that of the
-// whole row, which y knows.
-CADRE_VECTOR_BODY void softmax_gradient_body(float *restrict s,
-    float *restrict dp, met_keys keys, softmax_row row, const float *restrict y,
-    const float *restrict dy, int64_t depth)
-{
-    float common = cadre_lanes_dot(y, dy, 0.0f, depth);
-    for (int64_t i = 0; i < keys.seen; i++) {
-        s[i] = cadre_exp(s[i] * keys.scale - row.top) * row.share;
-        dp[i] = s[i] * (dp[i] - common) * keys.scale;
-    }
-    hide(s, keys, 0.0f);
-    hide(dp, keys, 0.0f);
-    for (int64_t i = keys.seen; i < keys.n; i++) {
-        s[i] = 0.0f;
-        dp[i] = 0.0f;
-    }
-}
-CADRE_VECTOR(softmax_gradient,
-    (float *restrict s, float *restrict dp, met_keys keys, softmax_row row,
-        const float *restrict y, const float *restrict dy, int64_t depth),
-    (s, dp, keys, row, y, dy, depth));
 
 // One block of queries of one head of one text.
 typedef struct block {
@@ -146,21 +83,11 @@ typedef struct block {
     int64_t first; // query, in the text
     int64_t n;     // queries
     int64_t n_keys;
-    const float *tokens; // of the text, NULL if none is CADRE_NO_TOKEN
-    softmax_row *rows;   // of its queries
+    const float *tokens;     // of the text, NULL if none is CADRE_NO_TOKEN
+    cadre_softmax_row *rows; // of its queries
 } block;
 
 typedef enum part { QUERY, KEY, VALUE } part;
-
-static int64_t depth_of(const cadre_layer_plan *plan)
-{
-    return plan->out.channels / plan->heads;
-}
-
-static float scale_of(const cadre_layer_plan *plan)
-{
-    return 1.0f / sqrtf((float)depth_of(plan));
-}
 
 // Where the block's queries, keys or values begin in a matrix like x; in one
 // like y its own rows of a head lie as queries do.
@@ -169,11 +96,12 @@ static int64_t begin_of(
 {
     const int64_t share = plan->heads / plan->kv_heads;
     if (which == QUERY) {
-        return (b->first_row + b->first) * stride + b->head * depth_of(plan);
+        return (b->first_row + b->first) * stride +
+               b->head * cadre_attention_depth(plan);
     }
     int64_t head =
         plan->heads + b->head / share + (which == VALUE ? plan->kv_heads : 0);
-    return b->first_row * stride + head * depth_of(plan);
+    return b->first_row * stride + head * cadre_attention_depth(plan);
 }
 
 static int64_t rows_in(const block *b, part which)
@@ -185,33 +113,29 @@ static cadre_matrix slice(
     const cadre_layer_plan *plan, const block *b, part which, cadre_matrix m)
 {
     return (cadre_matrix){m.data + begin_of(plan, b, which, m.stride),
-        rows_in(b, which), depth_of(plan), m.stride};
+        rows_in(b, which), cadre_attention_depth(plan), m.stride};
 }
 
 static cadre_matrix_view view(const cadre_layer_plan *plan, const block *b,
     part which, cadre_matrix_view m)
 {
     return (cadre_matrix_view){m.data + begin_of(plan, b, which, m.stride),
-        rows_in(b, which), depth_of(plan), m.stride};
+        rows_in(b, which), cadre_attention_depth(plan), m.stride};
 }
 
 // Scratch for numbers of each query and key of the block: two such.
 static cadre_matrix scores(const cadre_layer_call *call, const block *b, int i)
 {
     int64_t stride = cadre_matrix_stride(call->plan->in.tokens);
-    return (cadre_matrix){
-        call->scratch + i * (BLOCK * stride), b->n, b->n_keys, stride};
+    return (cadre_matrix){call->scratch + i * (CADRE_ATTENTION_BLOCK * stride),
+        b->n, b->n_keys, stride};
 }
 
 // Those of query q of the block.
-static met_keys keys_of(const cadre_layer_plan *plan, const block *b, int64_t q)
+static cadre_met_keys keys_of(
+    const cadre_layer_plan *plan, const block *b, int64_t q)
 {
-    return (met_keys){
-        .n = b->n_keys,
-        .seen = is_causal(plan) ? b->first + q + 1 : b->n_keys,
-        .tokens = b->tokens,
-        .scale = scale_of(plan),
-    };
+    return cadre_attention_keys(plan, b->first + q, b->n_keys, b->tokens);
 }
 
 static cadre_factor plain(cadre_matrix_view m)
@@ -232,7 +156,7 @@ static cadre_status forward_block(
     CADRE_TRY(cadre_compute_product(plain(view(plan, b, QUERY, call->x)),
         turned(view(plan, b, KEY, call->x)), s));
     for (int64_t q = 0; q < b->n; q++) {
-        softmax[cadre_isa_in_use()](
+        cadre_attention_softmax(
             cadre_matrix_row(s, q), keys_of(plan, b, q), &b->rows[q]);
     }
     return cadre_compute_product(plain(cadre_matrix_read(s)),
@@ -253,7 +177,7 @@ static cadre_status backward_block(
     CADRE_TRY(cadre_compute_product(
         plain(dy), turned(view(plan, b, VALUE, call->x)), dp));
     for (int64_t q = 0; q < b->n; q++) {
-        softmax_gradient[cadre_isa_in_use()](cadre_matrix_row(s, q),
+        cadre_attention_softmax_gradient(cadre_matrix_row(s, q),
             cadre_matrix_row(dp, q), keys_of(plan, b, q), b->rows[q],
             cadre_matrix_view_row(y, q), cadre_matrix_view_row(dy, q),
             y.columns);
@@ -281,33 +205,18 @@ static cadre_status each_block_of_head(const cadre_layer_call *call,
     const block *head, int64_t text_end, cadre_matrix to, block_work work)
 {
     for (int64_t end = text_end; end > call->place;) {
-        int64_t first = (end - 1) / BLOCK * BLOCK;
+        int64_t first =
+            (end - 1) / CADRE_ATTENTION_BLOCK * CADRE_ATTENTION_BLOCK;
         first = first < call->place ? call->place : first;
         block b = *head;
         b.first = first;
         b.n = end - first;
-        b.n_keys = is_causal(call->plan) ? end : text_end;
+        b.n_keys = cadre_attention_is_causal(call->plan) ? end : text_end;
         b.rows += first;
         CADRE_TRY(work(call, &b, to));
         end = first;
     }
     return CADRE_OK;
-}
-
-// The first n tokens of text i, if a key is hidden there.
-static const float *tokens_if_some_are_hidden(
-    const cadre_layer_call *call, int64_t i, int64_t n)
-{
-    if (call->tokens == NULL) {
-        return NULL;
-    }
-    const float *tokens = call->tokens + i * call->plan->in.tokens;
-    for (int64_t t = 0; t < n; t++) {
-        if (tokens[t] < 0.0f) {
-            return tokens;
-        }
-    }
-    return NULL;
 }
 
 static cadre_status each_block(
@@ -317,9 +226,9 @@ static cadre_status each_block(
     const int64_t heads = call->plan->heads;
     const int64_t texts = to.rows < n_tokens ? 1 : to.rows / n_tokens;
     const int64_t end = call->place + to.rows / texts;
-    softmax_row *rows = rows_of(call->state);
+    cadre_softmax_row *rows = rows_of(call->state);
     for (int64_t i = 0; i < texts; i++) {
-        const float *tokens = tokens_if_some_are_hidden(call, i, end);
+        const float *tokens = cadre_attention_hiding_tokens(call, i, end);
         for (int64_t h = 0; h < heads; h++, rows += n_tokens) {
             const block head = {
                 .first_row = i * n_tokens - call->place,
@@ -327,29 +236,47 @@ static cadre_status each_block(
                 .tokens = tokens,
                 .rows = rows,
             };
-            CADRE_TRY(each_block_of_head(call, &head, end, to, work));
+            cadre_compute_begin();
+            cadre_status status =
+                each_block_of_head(call, &head, end, to, work);
+            cadre_compute_end();
+            CADRE_TRY(status);
         }
     }
     return CADRE_OK;
 }
 
+static const cadre_attention_bf16 *bf16_of(const cadre_layer_call *call)
+{
+    return ((const attention_state *)call->state)->bf16;
+}
+
 static cadre_status forward(const cadre_layer_call *call, cadre_matrix y)
 {
+    if (call->plan->bf16) {
+        return cadre_attention_bf16_forward(
+            bf16_of(call), call, rows_of(call->state), y);
+    }
     return each_block(call, y, forward_block);
 }
 
 static cadre_status input_gradient(
     const cadre_layer_call *call, cadre_matrix dx)
 {
+    if (call->plan->bf16) {
+        return cadre_attention_bf16_input_gradient(
+            bf16_of(call), call, rows_of(call->state), dx);
+    }
     return each_block(call, dx, backward_block);
 }
 
 #define ATTENTION(name)                                                    \
     {                                                                      \
         .kind = (name), .takes = CADRE_TAKES_HEADS | CADRE_TAKES_KV_HEADS, \
-        .keeps_output = true, .plan = plan_attention, .prepare = prepare,  \
-        .release = cadre_layer_state_destroy, .forward = forward,          \
-        .input_gradient = input_gradient,                                  \
+        .keeps_output = true, .multiplies = true, .makes_narrow = true,    \
+        .takes_narrow_dy = true, .makes_narrow_dx = true,                  \
+        .plan = plan_attention, .prepare = prepare, .release = release,    \
+        .forward = forward, .input_gradient = input_gradient,              \
     }
 
 const cadre_layer_ops cadre_attention = ATTENTION("attention");

@@ -35,4 +35,12 @@ cadre_status cadre_compute_product(
 cadre_status cadre_compute_add_product(
     cadre_factor a, cadre_factor b, cadre_matrix c);
 
+/**
+ * Before and after the library computes or makes something: it uses the calling
+ * thread alone, and no signal comes in between.  All that calls it does so by
+ * itself; around many small products it is done but once.
+ */
+void cadre_compute_begin(void);
+void cadre_compute_end(void);
+
 #endif // CADRE_NN_COMPUTE_H

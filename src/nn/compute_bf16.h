@@ -30,20 +30,34 @@ typedef struct cadre_bf16_factor {
 } cadre_bf16_factor;
 
 /**
- * For products c = a b of such matrices; their data does not matter yet.
+ * For products c = a b of such matrices, or c = c + a b if it adds; their data
+ * does not matter yet.
  *
  * Errors: CADRE_ERR_NO_MEMORY
  *         CADRE_ERR_INTERNAL   the library failed
  */
 cadre_status cadre_bf16_product_create(cadre_bf16_factor a, cadre_bf16_factor b,
-    cadre_matrix c, cadre_bf16_product **out);
+    cadre_matrix c, bool adds, cadre_bf16_product **out);
 void cadre_bf16_product_destroy(cadre_bf16_product *product); // NULL is allowed
 
 /** Floats that the call below wants as scratch. */
 size_t cadre_bf16_product_scratch(const cadre_bf16_product *product);
 
-/** c = a b.  What c held before does not matter; it overlaps neither factor. */
+/**
+ * c = a b, whatever c held before, or c = c + a b.  It overlaps neither factor.
+ */
 cadre_status cadre_bf16_product_compute(cadre_bf16_product *product,
     const uint16_t *a, const uint16_t *b, float *c, float *scratch);
+
+/**
+ * The same for products c = a b + bias, each element of which is rounded to bf16;
+ * bias is a row, and NULL below if there is none.
+ */
+cadre_status cadre_bf16_product_create_rounded(cadre_bf16_factor a,
+    cadre_bf16_factor b, bool has_bias, cadre_narrow_matrix c,
+    cadre_bf16_product **out);
+cadre_status cadre_bf16_product_compute_rounded(cadre_bf16_product *product,
+    const uint16_t *a, const uint16_t *b, const float *bias, uint16_t *c,
+    float *scratch);
 
 #endif // CADRE_NN_COMPUTE_BF16_H

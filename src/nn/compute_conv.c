@@ -32,6 +32,7 @@
 #include "base/alloc.h"
 #include "base/fail.h"
 #include "kernel/narrow.h"
+#include "nn/compute.h"
 #include "nn/compute_conv_shapes.h"
 #include "nn/compute_job.h"
 #include <string.h>
@@ -313,14 +314,14 @@ cadre_status cadre_conv_create(
     conv->type = type;
     measure(conv, options, &d);
 
-    cadre_dnnl_guard guard = cadre_dnnl_enter();
+    cadre_compute_begin();
     attributes a = {0};
     cadre_status status = make_attributes(&a);
     if (status == CADRE_OK) {
         status = make_jobs(conv, options, &d, &a);
     }
     drop_attributes(&a);
-    cadre_dnnl_leave(&guard);
+    cadre_compute_end();
     if (status != CADRE_OK) {
         cadre_conv_destroy(conv);
         return status;
@@ -439,10 +440,10 @@ static cadre_status forward(cadre_conv *conv, const void *x,
 cadre_status cadre_conv_forward(cadre_conv *conv, const void *x,
     const float *weight, const float *bias, float *y, float *scratch)
 {
-    cadre_dnnl_guard guard = cadre_dnnl_enter();
+    cadre_compute_begin();
     cadre_status status =
         forward(conv, x, weight, bias, y, divide(conv, scratch));
-    cadre_dnnl_leave(&guard);
+    cadre_compute_end();
     return status;
 }
 
@@ -471,10 +472,10 @@ static cadre_status param_gradients(cadre_conv *conv, const void *x,
 cadre_status cadre_conv_param_gradients(cadre_conv *conv, const void *x,
     const void *dy, float *dweight, float *dbias, float *scratch)
 {
-    cadre_dnnl_guard guard = cadre_dnnl_enter();
+    cadre_compute_begin();
     cadre_status status =
         param_gradients(conv, x, dy, dweight, dbias, divide(conv, scratch));
-    cadre_dnnl_leave(&guard);
+    cadre_compute_end();
     return status;
 }
 
@@ -489,9 +490,9 @@ static cadre_status input_gradient(
 cadre_status cadre_conv_input_gradient(cadre_conv *conv, const float *weight,
     const void *dy, float *dx, float *scratch)
 {
-    cadre_dnnl_guard guard = cadre_dnnl_enter();
+    cadre_compute_begin();
     cadre_status status =
         input_gradient(conv, weight, dy, dx, divide(conv, scratch));
-    cadre_dnnl_leave(&guard);
+    cadre_compute_end();
     return status;
 }

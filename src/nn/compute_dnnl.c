@@ -24,6 +24,7 @@
 #include "nn/net.h"
 #include <omp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 
 static int64_t rows_of(cadre_factor f)
@@ -53,20 +54,34 @@ static void hold_signals(sigset_t *before)
     pthread_sigmask(SIG_BLOCK, &held, before);
 }
 
-cadre_dnnl_guard cadre_dnnl_enter(void)
+// How things were before the calling thread began to compute, and how often it
+// has, without an end.
+typedef struct before {
+    int depth;
+    int threads;
+    sigset_t signals;
+} before;
+
+static _Thread_local before held;
+
+void cadre_compute_begin(void)
 {
-    cadre_dnnl_guard guard;
-    hold_signals(&guard.signals);
+    if (held.depth++ > 0) {
+        return;
+    }
+    hold_signals(&held.signals);
     // The setting is the calling thread's own, so others do not see the change.
-    guard.threads = omp_get_max_threads();
+    held.threads = omp_get_max_threads();
     omp_set_num_threads(1);
-    return guard;
 }
 
-void cadre_dnnl_leave(const cadre_dnnl_guard *guard)
+void cadre_compute_end(void)
 {
-    omp_set_num_threads(guard->threads);
-    pthread_sigmask(SIG_SETMASK, &guard->signals, NULL);
+    if (--held.depth > 0) {
+        return;
+    }
+    omp_set_num_threads(held.threads);
+    pthread_sigmask(SIG_SETMASK, &held.signals, NULL);
 }
 
 cadre_status cadre_dnnl_check(dnnl_status_t result, const char *what)
@@ -101,11 +116,11 @@ static cadre_status multiply(
     CADRE_ASSERT(rows_of(a) == c.rows && columns_of(b) == c.columns);
     CADRE_ASSERT(columns_of(a) == rows_of(b));
 
-    cadre_dnnl_guard guard = cadre_dnnl_enter();
+    cadre_compute_begin();
     dnnl_status_t result = dnnl_sgemm(letter(a), letter(b), c.rows, c.columns,
         columns_of(a), 1.0f, a.matrix.data, a.matrix.stride, b.matrix.data,
         b.matrix.stride, kept, c.data, c.stride);
-    cadre_dnnl_leave(&guard);
+    cadre_compute_end();
     return cadre_dnnl_check(result, "multiply two matrices");
 }
 

@@ -9,21 +9,7 @@
 
 #include "cadre/status.h"
 #include <dnnl.h>
-#include <signal.h>
 #include <stddef.h>
-
-/** How things were before oneDNN was called. */
-typedef struct cadre_dnnl_guard {
-    sigset_t signals;
-    int threads;
-} cadre_dnnl_guard;
-
-/**
- * Before and after oneDNN computes or makes something: it uses the calling
- * thread alone, and no signal comes in between.
- */
-cadre_dnnl_guard cadre_dnnl_enter(void);
-void cadre_dnnl_leave(const cadre_dnnl_guard *guard);
 
 /** The processor; NULL if oneDNN could not open it. */
 dnnl_engine_t cadre_dnnl_engine(void);

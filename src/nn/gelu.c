@@ -66,6 +66,9 @@ static cadre_status input_gradient(
 
 const cadre_layer_ops cadre_gelu = {
     .kind = "gelu",
+    .takes_narrow = true,
+    .makes_narrow = true,
+    .makes_narrow_dx = true,
     .plan = cadre_layer_plan_same,
     .forward = forward,
     .input_gradient = input_gradient,

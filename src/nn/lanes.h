@@ -73,8 +73,10 @@ CADRE_VECTOR_BODY float cadre_lanes_max(const float *x, int64_t n)
     for (int j = 0; i + j < n; j++) {
         lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
     }
-    for (int j = 1; j < CADRE_LANES; j++) {
-        lane[0] = lane[j] > lane[0] ? lane[j] : lane[0];
+    for (int half = CADRE_LANES / 2; half > 0; half /= 2) {
+        for (int j = 0; j < half; j++) {
+            lane[j] = lane[j + half] > lane[j] ? lane[j + half] : lane[j];
+        }
     }
     return lane[0];
 }

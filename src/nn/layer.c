@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/fail.h"
+#include "kernel/narrow.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -169,12 +170,62 @@ cadre_status cadre_layer_plan_same(
     return CADRE_OK;
 }
 
+static size_t floats_of_row(cadre_shape shape)
+{
+    return 2 * cadre_narrow_floats((size_t)cadre_shape_columns(shape));
+}
+
+size_t cadre_layer_row_room(const cadre_layer_plan *plan)
+{
+    const size_t x = floats_of_row(plan->in);
+    const size_t y = floats_of_row(plan->out);
+    return x + (x > y ? x : y);
+}
+
+const float *cadre_layer_x_row(const cadre_layer_call *call, int64_t n)
+{
+    const cadre_narrow_view x = call->narrow_x;
+    if (!call->plan->takes_narrow) {
+        return cadre_matrix_view_row(call->x, n);
+    }
+    cadre_widen(
+        CADRE_BF16, call->row_room, x.data + n * x.stride, (size_t)x.columns);
+    return call->row_room;
+}
+
+// A row that is made, before it is rounded.
+static float *made_room(const cadre_layer_call *call)
+{
+    return call->row_room + floats_of_row(call->plan->in);
+}
+
+float *cadre_layer_y_row(
+    const cadre_layer_call *call, cadre_matrix y, int64_t n)
+{
+    return call->plan->makes_narrow ? made_room(call) : cadre_matrix_row(y, n);
+}
+
+static void round_made(
+    const cadre_layer_call *call, cadre_narrow_matrix to, int64_t n)
+{
+    cadre_narrow(CADRE_BF16, to.data + n * to.stride, made_room(call),
+        (size_t)to.columns);
+}
+
+void cadre_layer_end_y_row(const cadre_layer_call *call, int64_t n)
+{
+    if (call->plan->makes_narrow) {
+        round_made(call, call->narrow_y, n);
+    }
+}
+
 cadre_status cadre_layer_rows(
     const cadre_layer_call *call, cadre_row_forward row, cadre_matrix y)
 {
     for (int64_t n = 0; n < y.rows; n++) {
-        row(cadre_matrix_row(y, n), cadre_matrix_view_row(call->x, n),
+        row(cadre_layer_y_row(call, y, n), cadre_layer_x_row(call, n),
             y.columns);
+        cadre_layer_end_y_row(call, n);
     }
     return CADRE_OK;
 }
@@ -182,9 +233,14 @@ cadre_status cadre_layer_rows(
 cadre_status cadre_layer_rows_back(
     const cadre_layer_call *call, cadre_row_backward row, cadre_matrix dx)
 {
+    const bool narrow = call->plan->narrow_dx;
     for (int64_t n = 0; n < dx.rows; n++) {
-        row(cadre_matrix_row(dx, n), cadre_matrix_view_row(call->x, n),
-            cadre_matrix_view_row(call->dy, n), call->dy.columns);
+        row(narrow ? made_room(call) : cadre_matrix_row(dx, n),
+            cadre_layer_x_row(call, n), cadre_matrix_view_row(call->dy, n),
+            call->dy.columns);
+        if (narrow) {
+            round_made(call, call->narrow_dx, n);
+        }
     }
     return CADRE_OK;
 }

@@ -56,7 +56,14 @@ struct cadre_layer_plan {
     bool recomputed;    // its output is not kept: backward computes it again
     bool bf16;          // its products are of bf16 factors
     bool wide_gradient; // but that of its weights' gradient; set by plan()
-    size_t scratch;     // floats that a call wants; set by plan()
+    // With bf16, as nn/rounding.h sets it:
+    bool narrow;       // its output is wanted in 16 bits
+    bool narrows;      // and complete behind it
+    bool makes_narrow; // and made by it in these alone
+    bool takes_narrow; // its input comes so, though it is no factor
+    bool narrow_dy;    // the gradient of its output is in 16 bits alone
+    bool narrow_dx;    // that of its input is
+    size_t scratch;    // floats that a call wants; set by plan()
 };
 
 /**
@@ -87,9 +94,16 @@ typedef struct cadre_layer_call {
     cadre_matrix_view y;        // (N, O), backward only
     cadre_matrix_view dy;       // (N, O), backward only
     // If plan->bf16: x and dy as factors.  There is no x then, but in backward
-    // for a wide gradient.
+    // for a wide gradient; and no dy if plan->narrow_dy.  If plan->takes_narrow:
+    // x, which there is not in f32.
     cadre_narrow_view narrow_x;
     cadre_narrow_view narrow_dy;
+    // If plan->makes_narrow: y, forward; if plan->narrow_dx: dx.  There is none
+    // in f32 then.
+    cadre_narrow_matrix narrow_y;
+    cadre_narrow_matrix narrow_dx;
+    float
+        *row_room; // if plan->takes_narrow: for a row of x, and one of y or dx
     // Of "residual", "shortcut" and "add": what is added; backward the gradient
     // that waits while backward goes through other layers.
     cadre_matrix past;
@@ -143,8 +157,17 @@ struct cadre_layer_ops {
     // Its backward does not read x, as that of none in place does.
     bool forgets_input;
 
-    // It multiplies x by weights: with bf16, if that is asked for.
+    // It multiplies x, by weights or by itself: with bf16, if that is asked for.
     bool multiplies;
+
+    // x may come in bf16 alone, forward and backward; y may be made in bf16
+    // alone.  All else than products is computed in f32 of it, row by row.
+    bool takes_narrow;
+    bool makes_narrow;
+
+    // The same of dy, if its products take that in bf16, and of dx.
+    bool takes_narrow_dy;
+    bool makes_narrow_dx;
 
     // Scratch is for input_gradient() alone, but with bf16.
     bool scratch_is_late;
@@ -256,6 +279,20 @@ int64_t cadre_layer_plain_block(const cadre_layer *layer, cadre_shape in);
 cadre_status cadre_layer_plan_same(
     const cadre_layer *layer, cadre_layer_plan *plan);
 
+/** Floats of call->row_room. */
+size_t cadre_layer_row_room(const cadre_layer_plan *plan);
+
+/** Row n of x, of a kind that takes_narrow; until the next one is asked for. */
+const float *cadre_layer_x_row(const cadre_layer_call *call, int64_t n);
+
+/**
+ * Where row n of y is to be computed, of a kind that makes_narrow too, and after
+ * that its end.
+ */
+float *cadre_layer_y_row(
+    const cadre_layer_call *call, cadre_matrix y, int64_t n);
+void cadre_layer_end_y_row(const cadre_layer_call *call, int64_t n);
+
 /** What a kind does to a row: y from x; n floats of y. */
 typedef void (*cadre_row_forward)(float *y, const float *x, int64_t n);
 
@@ -263,7 +300,7 @@ typedef void (*cadre_row_forward)(float *y, const float *x, int64_t n);
 typedef void (*cadre_row_backward)(
     float *dx, const float *x, const float *dy, int64_t n);
 
-/** Does it to each row in turn. */
+/** Does it to each row in turn, of a kind that takes_narrow and makes_narrow. */
 cadre_status cadre_layer_rows(
     const cadre_layer_call *call, cadre_row_forward row, cadre_matrix y);
 cadre_status cadre_layer_rows_back(

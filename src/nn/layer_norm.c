@@ -80,9 +80,10 @@ static cadre_status forward(const cadre_layer_call *call, cadre_matrix y)
 {
     moments *rows = rows_of(call->state);
     for (int64_t n = 0; n < y.rows; n++) {
-        forward_row[cadre_isa_in_use()](cadre_matrix_row(y, n),
-            cadre_matrix_view_row(call->x, n), call->params[WEIGHT],
+        forward_row[cadre_isa_in_use()](cadre_layer_y_row(call, y, n),
+            cadre_layer_x_row(call, n), call->params[WEIGHT],
             call->params[BIAS], y.columns, &rows[n]);
+        cadre_layer_end_y_row(call, n);
     }
     return CADRE_OK;
 }
@@ -113,7 +114,7 @@ static cadre_status param_gradient(
         if (i == BIAS) {
             cadre_row_add(grad, dy, width);
         } else {
-            add_weight[isa](grad, cadre_matrix_view_row(call->x, n), dy, width,
+            add_weight[isa](grad, cadre_layer_x_row(call, n), dy, width,
                 rows[n].mean, rows[n].r);
         }
     }
@@ -150,9 +151,8 @@ static cadre_status input_gradient(
     const moments *rows = rows_of(call->state);
     for (int64_t n = 0; n < dx.rows; n++) {
         backward_row[cadre_isa_in_use()](cadre_matrix_row(dx, n),
-            cadre_matrix_view_row(call->x, n),
-            cadre_matrix_view_row(call->dy, n), call->params[WEIGHT],
-            dx.columns, rows[n], call->scratch);
+            cadre_layer_x_row(call, n), cadre_matrix_view_row(call->dy, n),
+            call->params[WEIGHT], dx.columns, rows[n], call->scratch);
     }
     return CADRE_OK;
 }
@@ -162,6 +162,8 @@ const cadre_layer_ops cadre_layer_norm = {
     .on = CADRE_ON_ROWS,
     .n_params = N_PARAMS,
     .scratch_is_late = true,
+    .takes_narrow = true,
+    .makes_narrow = true,
     .plan = plan_norm,
     .param = describe,
     .prepare = prepare,

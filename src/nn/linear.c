@@ -108,24 +108,88 @@ static int64_t weight_stride(const cadre_layer_plan *plan)
     return cadre_matrix_stride(inputs(plan));
 }
 
+// A product of whose result the library may round each row has the gap behind
+// that for columns too, of weights and a bias of 0: it is faster without gaps.
+static int64_t rounded_outputs(const cadre_layer_plan *plan)
+{
+    return plan->makes_narrow ? cadre_shape_stride(plan->out)
+                              : plan->out.channels;
+}
+
+static bool has_bias(const cadre_layer_plan *plan)
+{
+    return plan->n_params > BIAS;
+}
+
 static size_t rounded_weight_floats(const cadre_layer_plan *plan)
 {
     return cadre_narrow_floats(
-        (size_t)(plan->out.channels * weight_stride(plan)));
+        (size_t)(rounded_outputs(plan) * weight_stride(plan)));
+}
+
+// And behind them the bias, if it is added to what is rounded.
+static size_t bias_floats(const cadre_layer_plan *plan)
+{
+    return plan->makes_narrow && has_bias(plan)
+               ? (size_t)cadre_matrix_stride(rounded_outputs(plan))
+               : 0;
+}
+
+static void want_scratch(
+    const cadre_layer_plan *plan, linear_state *state, product which)
+{
+    size_t wanted = rounded_weight_floats(plan) + bias_floats(plan) +
+                    cadre_bf16_product_scratch(state->products[which]);
+    if (wanted > state->base.scratch) {
+        state->base.scratch = wanted;
+    }
 }
 
 static cadre_status prepare_product(const cadre_layer_plan *plan,
     linear_state *state, product which, cadre_bf16_factor a,
     cadre_bf16_factor b, cadre_matrix c)
 {
-    cadre_bf16_product **p = &state->products[which];
-    CADRE_TRY(cadre_bf16_product_create(a, b, c, p));
-    size_t wanted =
-        rounded_weight_floats(plan) + cadre_bf16_product_scratch(*p);
-    if (wanted > state->base.scratch) {
-        state->base.scratch = wanted;
-    }
+    CADRE_TRY(
+        cadre_bf16_product_create(a, b, c, false, &state->products[which]));
+    want_scratch(plan, state, which);
     return CADRE_OK;
+}
+
+static cadre_status prepare_rounded(const cadre_layer_plan *plan,
+    linear_state *state, product which, cadre_bf16_factor a,
+    cadre_bf16_factor b, bool biased, cadre_narrow_matrix c)
+{
+    CADRE_TRY(cadre_bf16_product_create_rounded(
+        a, b, biased, c, &state->products[which]));
+    want_scratch(plan, state, which);
+    return CADRE_OK;
+}
+
+static cadre_status prepare_forward(const cadre_layer_plan *plan,
+    linear_state *state, cadre_narrow_view x, cadre_narrow_view w)
+{
+    const int64_t stride = cadre_shape_stride(plan->out);
+    const cadre_bf16_factor a = {x, false};
+    cadre_bf16_factor b = {w, true};
+    b.matrix.rows = rounded_outputs(plan);
+    return plan->makes_narrow
+               ? prepare_rounded(plan, state, FORWARD, a, b, has_bias(plan),
+                     (cadre_narrow_matrix){NULL, x.rows, b.matrix.rows, stride})
+               : prepare_product(plan, state, FORWARD, a, b,
+                     (cadre_matrix){NULL, x.rows, w.rows, stride});
+}
+
+static cadre_status prepare_input_gradient(const cadre_layer_plan *plan,
+    linear_state *state, cadre_narrow_view dy, cadre_narrow_view w)
+{
+    const int64_t stride = cadre_shape_stride(plan->in);
+    const cadre_bf16_factor a = {dy, false};
+    const cadre_bf16_factor b = {w, false};
+    return plan->narrow_dx
+               ? prepare_rounded(plan, state, INPUT_GRADIENT, a, b, false,
+                     (cadre_narrow_matrix){NULL, dy.rows, w.columns, stride})
+               : prepare_product(plan, state, INPUT_GRADIENT, a, b,
+                     (cadre_matrix){NULL, dy.rows, w.columns, stride});
 }
 
 static cadre_status prepare_products(
@@ -139,16 +203,11 @@ static cadre_status prepare_products(
     const cadre_narrow_view x = {NULL, rows, in, x_stride};
     const cadre_narrow_view dy = {NULL, rows, out, y_stride};
     const cadre_narrow_view w = {NULL, out, in, weight_stride(plan)};
-    CADRE_TRY(prepare_product(plan, state, FORWARD,
-        (cadre_bf16_factor){x, false}, (cadre_bf16_factor){w, true},
-        (cadre_matrix){NULL, rows, out, y_stride}));
+    CADRE_TRY(prepare_forward(plan, state, x, w));
     CADRE_TRY(prepare_product(plan, state, WEIGHT_GRADIENT,
         (cadre_bf16_factor){dy, true}, (cadre_bf16_factor){x, false},
         (cadre_matrix){NULL, out, in, in}));
-    return plan->passes_down ? prepare_product(plan, state, INPUT_GRADIENT,
-                                   (cadre_bf16_factor){dy, false},
-                                   (cadre_bf16_factor){w, false},
-                                   (cadre_matrix){NULL, rows, in, x_stride})
+    return plan->passes_down ? prepare_input_gradient(plan, state, dy, w)
                              : CADRE_OK;
 }
 
@@ -170,12 +229,18 @@ static cadre_status prepare(
     return CADRE_OK;
 }
 
+static float *products_scratch(const cadre_layer_call *call)
+{
+    return call->scratch + rounded_weight_floats(call->plan) +
+           bias_floats(call->plan);
+}
+
 static cadre_status multiply_bf16(const cadre_layer_call *call, product which,
     const uint16_t *a, const uint16_t *b, float *c)
 {
     return cadre_bf16_product_compute(
         ((linear_state *)call->state)->products[which], a, b, c,
-        call->scratch + rounded_weight_floats(call->plan));
+        products_scratch(call));
 }
 
 // W (O, I)
@@ -205,13 +270,35 @@ static cadre_status forward_product(
                      (cadre_factor){weight(call), true}, y);
 }
 
+// The same, of rows whose gaps are columns too.
+static cadre_status forward_rounded(const cadre_layer_call *call)
+{
+    const cadre_layer_plan *plan = call->plan;
+    const int64_t out = plan->out.channels;
+    const size_t gap = (size_t)(rounded_outputs(plan) - out);
+    uint16_t *w = (void *)call->scratch;
+    float *bias = call->scratch + rounded_weight_floats(plan);
+    (void)rounded_weight(call);
+    memset(w + out * weight_stride(plan), 0,
+        gap * (size_t)weight_stride(plan) * sizeof(*w));
+    if (has_bias(plan)) {
+        memcpy(bias, call->params[BIAS], (size_t)out * sizeof(*bias));
+        memset(bias + out, 0, gap * sizeof(*bias));
+    }
+    return cadre_bf16_product_compute_rounded(
+        ((linear_state *)call->state)->products[FORWARD], call->narrow_x.data,
+        w, bias, call->narrow_y.data, products_scratch(call));
+}
+
 static cadre_status forward(const cadre_layer_call *call, cadre_matrix y)
 {
+    if (call->plan->makes_narrow) {
+        return forward_rounded(call);
+    }
     CADRE_TRY(forward_product(call, y));
 
-    const bool has_bias = call->plan->n_params > BIAS;
-    const float *bias = has_bias ? call->params[BIAS] : NULL;
-    for (int64_t n = 0; n < y.rows && has_bias; n++) {
+    const float *bias = has_bias(call->plan) ? call->params[BIAS] : NULL;
+    for (int64_t n = 0; n < y.rows && bias != NULL; n++) {
         cadre_row_add(cadre_matrix_row(y, n), bias, y.columns);
     }
     return CADRE_OK;
@@ -226,9 +313,21 @@ static void sum_rows(cadre_matrix_view m, float *sums)
     }
 }
 
+static void sum_narrow_rows(cadre_narrow_view m, float *sums)
+{
+    memset(sums, 0, (size_t)m.columns * sizeof(*sums));
+    for (int64_t n = 0; n < m.rows; n++) {
+        cadre_row_add_bf16(sums, m.data + n * m.stride, m.columns);
+    }
+}
+
 static cadre_status param_gradient(
     const cadre_layer_call *call, int i, float *grad)
 {
+    if (i == BIAS && call->plan->narrow_dy) {
+        sum_narrow_rows(call->narrow_dy, grad);
+        return CADRE_OK;
+    }
     if (i == BIAS) {
         sum_rows(call->dy, grad);
         return CADRE_OK;
@@ -265,6 +364,13 @@ static cadre_matrix_view padded_weight(const cadre_layer_call *call)
 static cadre_status input_gradient(
     const cadre_layer_call *call, cadre_matrix dx)
 {
+    if (call->plan->narrow_dx) {
+        const uint16_t *w = rounded_weight(call);
+        return cadre_bf16_product_compute_rounded(
+            ((linear_state *)call->state)->products[INPUT_GRADIENT],
+            call->narrow_dy.data, w, NULL, call->narrow_dx.data,
+            products_scratch(call));
+    }
     return call->plan->bf16
                ? multiply_bf16(call, INPUT_GRADIENT, call->narrow_dy.data,
                      rounded_weight(call), dx.data)
@@ -277,6 +383,9 @@ const cadre_layer_ops cadre_linear = {
     .takes = CADRE_TAKES_WIDTH | CADRE_TAKES_DEVIATION | CADRE_TAKES_NO_BIAS,
     .n_params = N_PARAMS,
     .multiplies = true,
+    .makes_narrow = true,
+    .takes_narrow_dy = true,
+    .makes_narrow_dx = true,
     .scratch_is_late = true,
     .input_block = cadre_layer_plain_block,
     .plan = plan_linear,

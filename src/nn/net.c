@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/random.h"
 #include "nn/plan.h"
+#include "nn/rounding.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -370,6 +371,7 @@ void cadre_net_use_bf16(cadre_net *net)
     for (int l = 0; l < net->n_layers; l++) {
         net->layers[l].bf16 = net->layers[l].ops->multiplies;
     }
+    cadre_rounding_plan(net);
 }
 
 int cadre_net_param_count(const cadre_net *net)

@@ -7,12 +7,12 @@
 #include "base/alloc.h"
 #include "nn/lifetimes.h"
 #include "nn/owners.h"
+#include "nn/rounding.h"
 
 typedef struct survey {
     const cadre_net *net;
     size_t rows;
     const size_t *scratch; // of each layer
-    bool *narrow; // whose outputs are wanted in bf16, the samples before all
     int moment;
     cadre_lifetime *lives; // CADRE_N_BUFFERS for each of these
     cadre_places *places;  // that come of it
@@ -59,12 +59,6 @@ static bool is_recomputed(const cadre_net *net, int layer)
     return net->layers[cadre_output_owner(net, layer).layer].recomputed;
 }
 
-// Whether a layer's output is wanted in bf16.
-static bool is_narrow(const survey *s, int layer)
-{
-    return s->narrow[cadre_output_owner(s->net, layer).layer + 1];
-}
-
 // Where a pass finds a layer's output in bf16: forward, or in backward.
 static cadre_owner narrow_owner(const cadre_net *net, int layer, bool backward)
 {
@@ -86,59 +80,22 @@ static void use_narrow(const survey *s, cadre_owner of, cadre_shape shape)
         cadre_narrow_floats(s->rows * (size_t)cadre_shape_stride(shape)));
 }
 
-// True if the layer is the last that writes to its output's memory, and that is
-// wanted in bf16.
-static bool narrows(const survey *s, int layer)
+static void use_narrow_gradient(const survey *s, int layer)
 {
-    const cadre_net *net = s->net;
-    const int of = cadre_output_owner(net, layer).layer;
-    bool goes_on = layer + 1 < net->n_layers &&
-                   net->layers[layer + 1].ops->in_place &&
-                   cadre_output_owner(net, layer + 1).layer == of;
-    return is_narrow(s, layer) && !goes_on &&
-           net->layers[layer].ops != &cadre_shortcut;
-}
-
-// What a layer reads of its input, f32 (wide) or bf16, and of its output: forward,
-// or in backward.
-static bool reads_wide(const cadre_layer_plan *plan)
-{
-    return !plan->bf16 && plan->ops != &cadre_shortcut;
-}
-
-static bool reads_input(const cadre_layer_plan *plan)
-{
-    return !plan->ops->in_place && !plan->ops->forgets_input;
-}
-
-static bool reads_narrow_back(const cadre_layer_plan *plan)
-{
-    return plan->bf16 && !plan->wide_gradient;
-}
-
-static bool reads_wide_back(const cadre_layer_plan *plan)
-{
-    return reads_input(plan) && !reads_narrow_back(plan);
-}
-
-// Of a ReLU that it does itself a layer in place has nothing else to tell by.
-static bool reads_output(const cadre_layer_plan *plan)
-{
-    const cadre_layer_ops *ops = plan->ops;
-    bool masks = plan->then_relu && ops->masks_gradient && ops->in_place;
-    return masks || (ops->keeps_output && !ops->passes_on && !plan->masked);
+    use_narrow(s, (cadre_owner){layer, CADRE_BUFFER_NARROW_GRADIENT},
+        s->net->layers[layer].out);
 }
 
 static bool scratch_is_late(const cadre_layer_plan *plan)
 {
-    return plan->ops->scratch_is_late && !plan->bf16;
+    return plan->ops->scratch_is_late && !cadre_reads_narrow(plan);
 }
 
 // Where backward finds a layer's output.
 static cadre_owner kept_owner(const survey *s, int layer)
 {
     cadre_owner of = cadre_output_owner(s->net, layer);
-    if (is_narrow(s, layer)) {
+    if (s->net->layers[layer].narrow) {
         of.what = CADRE_BUFFER_WIDE;
     } else if (is_recomputed(s->net, layer)) {
         of.what = CADRE_BUFFER_AGAIN;
@@ -171,14 +128,16 @@ static void compute(const survey *s, int layer, bool backward)
     const cadre_layer_plan *plan = &net->layers[layer];
     void (*use_wide)(const survey *s, int layer) =
         backward ? use_again : use_output;
-    if (plan->bf16) {
+    if (cadre_reads_narrow(plan)) {
         use_narrow(s, narrow_input(net, layer, backward), plan->in);
     }
-    if (layer > 0 && reads_wide(plan)) {
+    if (layer > 0 && cadre_reads_wide(plan)) {
         use_wide(s, layer - 1);
     }
-    use_wide(s, layer);
-    if (narrows(s, layer)) {
+    if (!plan->makes_narrow) {
+        use_wide(s, layer);
+    }
+    if (plan->narrows) {
         use_narrow(s, narrow_owner(net, layer, backward), plan->out);
     }
 }
@@ -197,8 +156,10 @@ static void forward(const survey *s, int layer)
 
 static bool is_missing(const survey *s, int layer)
 {
-    return is_recomputed(s->net, layer) &&
-           life_of(s, again_owner(s, layer))->count == 0;
+    const cadre_owner again = s->net->layers[layer].narrow
+                                  ? narrow_owner(s->net, layer, true)
+                                  : again_owner(s, layer);
+    return is_recomputed(s->net, layer) && life_of(s, again)->count == 0;
 }
 
 // The last layer whose output a layer's backward reads and has to be computed
@@ -206,10 +167,10 @@ static bool is_missing(const survey *s, int layer)
 static int missing_for(const survey *s, int layer)
 {
     const cadre_layer_plan *plan = &s->net->layers[layer];
-    if (reads_output(plan) && is_missing(s, layer)) {
+    if (cadre_reads_output(plan) && is_missing(s, layer)) {
         return layer;
     }
-    return layer > 0 && reads_input(plan) && is_missing(s, layer - 1)
+    return layer > 0 && cadre_reads_input(plan) && is_missing(s, layer - 1)
                ? layer - 1
                : -1;
 }
@@ -239,8 +200,8 @@ static void find_missing(const survey *s, int layer)
 // Whether an output is widened here: it is kept in bf16, and was not yet.
 static bool widen(const survey *s, int output)
 {
-    bool yes =
-        is_narrow(s, output) && life_of(s, kept_owner(s, output))->count == 0;
+    bool yes = s->net->layers[output].narrow &&
+               life_of(s, kept_owner(s, output))->count == 0;
     if (yes) {
         use_narrow(
             s, narrow_owner(s->net, output, true), s->net->layers[output].out);
@@ -257,7 +218,7 @@ static void bring(survey *s, int layer)
     find_missing(s, layer);
     const int first = places->again_first;
     places->widens_before = places->again_count > 0 && first > 0 &&
-                            reads_wide(&s->net->layers[first]) &&
+                            cadre_reads_wide(&s->net->layers[first]) &&
                             widen(s, first - 1);
     for (int i = 0; i < places->again_count; i++, s->moment++) {
         compute(s, first + i, true);
@@ -266,9 +227,9 @@ static void bring(survey *s, int layer)
                 s, layer, CADRE_BUFFER_SCRATCH_BACKWARD, s->scratch[first + i]);
         }
     }
-    places->widens_output = reads_output(plan) && widen(s, layer);
+    places->widens_output = cadre_reads_output(plan) && widen(s, layer);
     places->widens_input =
-        layer > 0 && reads_wide_back(plan) && widen(s, layer - 1);
+        layer > 0 && cadre_reads_wide_back(plan) && widen(s, layer - 1);
 }
 
 static size_t largest_param(const cadre_net *net, const cadre_layer_plan *plan)
@@ -286,19 +247,20 @@ static void backward(survey *s, int layer)
     const cadre_net *net = s->net;
     const cadre_layer_plan *plan = &net->layers[layer];
     bring(s, layer);
-    use_gradient(s, layer);
-    if (reads_output(plan)) {
+    if (!plan->narrow_dy) {
+        use_gradient(s, layer);
+    }
+    if (cadre_reads_output(plan)) {
         use_kept(s, layer);
     }
-    if (layer > 0 && reads_wide_back(plan)) {
+    if (layer > 0 && cadre_reads_wide_back(plan)) {
         use_kept(s, layer - 1);
     }
-    if (reads_narrow_back(plan)) {
+    if (cadre_reads_narrow_back(plan)) {
         use_narrow(s, narrow_input(net, layer, true), plan->in);
     }
     if (cadre_layer_takes_narrow_dy(plan)) {
-        use_narrow(
-            s, (cadre_owner){layer, CADRE_BUFFER_NARROW_GRADIENT}, plan->out);
+        use_narrow_gradient(s, layer);
     }
     if (plan->ops == &cadre_add) {
         use(s, cadre_left_owner(net, layer), activation(s, layer));
@@ -306,30 +268,15 @@ static void backward(survey *s, int layer)
     if (plan->ops == &cadre_residual) {
         use(s, cadre_past_owner(net, layer), activation(s, layer));
     }
-    if (plan->passes_down) {
+    if (plan->narrow_dx) {
+        use_narrow_gradient(s, layer - 1);
+    } else if (plan->passes_down) {
         use_gradient(s, layer - 1);
     }
     if (plan->passes_down || !scratch_is_late(plan)) {
         use_own(s, layer, CADRE_BUFFER_SCRATCH_BACKWARD, s->scratch[layer]);
     }
     use_own(s, layer, CADRE_BUFFER_ADDEND, largest_param(net, plan));
-}
-
-// What is wanted in bf16: what products of it read, and all outputs that
-// backward reads.
-static void find_narrow(const survey *s)
-{
-    const cadre_net *net = s->net;
-    for (int l = 0; l < net->n_layers && net->bf16; l++) {
-        const cadre_layer_plan *plan = &net->layers[l];
-        bool goes_back = l >= net->first_trained;
-        if (plan->bf16 || (l > 0 && goes_back && reads_input(plan))) {
-            s->narrow[cadre_output_owner(net, l - 1).layer + 1] = true;
-        }
-        if (goes_back && reads_output(plan)) {
-            s->narrow[cadre_output_owner(net, l).layer + 1] = true;
-        }
-    }
 }
 
 // The scores meet their labels; the losses of a training pass are wanted to its
@@ -372,7 +319,6 @@ static void set_places(const survey *s, int layer)
     places->output[0] = offset_of(s, cadre_output_owner(net, layer));
     places->output[1] = offset_of(s, again_owner(s, layer));
     places->output[2] = offset_of(s, kept_owner(s, layer));
-    places->narrows = narrows(s, layer);
     for (int back = 0; back < 2; back++) {
         const cadre_owner narrow = narrow_owner(net, layer, back == 1);
         places->narrow[back] = offset_of(s, narrow);
@@ -404,14 +350,12 @@ cadre_status cadre_places_create(const cadre_net *net, int64_t n_samples,
         .net = net,
         .rows = (size_t)(n_samples * cadre_shape_rows(net->input)),
         .scratch = scratch,
-        .narrow = cadre_alloc_array(n_layers + 1, sizeof(s.narrow[0])),
         .lives = cadre_alloc_array(n_lives, sizeof(s.lives[0])),
     };
     s.places = cadre_alloc_flex(
         sizeof(*s.places), n_layers, sizeof(s.places->layers[0]));
     cadre_status status = CADRE_ERR_NO_MEMORY;
-    if (s.narrow != NULL && s.lives != NULL && s.places != NULL) {
-        find_narrow(&s);
+    if (s.lives != NULL && s.places != NULL) {
         walk(&s, training);
         status = cadre_lifetimes_place(s.lives, n_lives, &s.places->count);
     }
@@ -427,7 +371,6 @@ cadre_status cadre_places_create(const cadre_net *net, int64_t n_samples,
     } else {
         cadre_free(s.places);
     }
-    cadre_free(s.narrow);
     cadre_free(s.lives);
     return status;
 }

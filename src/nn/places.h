@@ -34,10 +34,8 @@ typedef struct cadre_layer_places {
     bool widens_before;
     bool widens_output;
     bool widens_input;
-    // Its output is complete and wanted in bf16; and is then read in f32 as
-    // well, forward or in backward.
-    bool narrows;
-    bool rounds[2];
+    bool rounds[2]; // its output, which is narrowed, is then read in f32 as
+                    // well, forward or in backward
 } cadre_layer_places;
 
 typedef struct cadre_places {

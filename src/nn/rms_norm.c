@@ -60,9 +60,9 @@ static cadre_status forward(const cadre_layer_call *call, cadre_matrix y)
 {
     float *r = rows_of(call->state);
     for (int64_t n = 0; n < y.rows; n++) {
-        forward_row[cadre_isa_in_use()](cadre_matrix_row(y, n),
-            cadre_matrix_view_row(call->x, n), call->params[0], y.columns,
-            &r[n]);
+        forward_row[cadre_isa_in_use()](cadre_layer_y_row(call, y, n),
+            cadre_layer_x_row(call, n), call->params[0], y.columns, &r[n]);
+        cadre_layer_end_y_row(call, n);
     }
     return CADRE_OK;
 }
@@ -88,7 +88,7 @@ static cadre_status param_gradient(
     const int64_t width = call->dy.columns;
     memset(grad, 0, (size_t)width * sizeof(*grad));
     for (int64_t n = 0; n < call->dy.rows; n++) {
-        add_weight[cadre_isa_in_use()](grad, cadre_matrix_view_row(call->x, n),
+        add_weight[cadre_isa_in_use()](grad, cadre_layer_x_row(call, n),
             cadre_matrix_view_row(call->dy, n), width, r[n]);
     }
     return CADRE_OK;
@@ -118,9 +118,8 @@ static cadre_status input_gradient(
     const float *r = rows_of(call->state);
     for (int64_t n = 0; n < dx.rows; n++) {
         backward_row[cadre_isa_in_use()](cadre_matrix_row(dx, n),
-            cadre_matrix_view_row(call->x, n),
-            cadre_matrix_view_row(call->dy, n), call->params[0], dx.columns,
-            r[n]);
+            cadre_layer_x_row(call, n), cadre_matrix_view_row(call->dy, n),
+            call->params[0], dx.columns, r[n]);
     }
     return CADRE_OK;
 }
@@ -129,6 +128,8 @@ const cadre_layer_ops cadre_rms_norm = {
     .kind = "rms_norm",
     .on = CADRE_ON_ROWS,
     .n_params = 1,
+    .takes_narrow = true,
+    .makes_narrow = true,
     .plan = cadre_layer_plan_same,
     .param = describe,
     .prepare = prepare,

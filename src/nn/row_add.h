@@ -12,5 +12,7 @@
 
 /** to = to + from, n elements; the two do not overlap. */
 void cadre_row_add(float *restrict to, const float *restrict from, int64_t n);
+void cadre_row_add_bf16(
+    float *restrict to, const uint16_t *restrict from, int64_t n);
 
 #endif // CADRE_NN_ROW_ADD_H

@@ -112,6 +112,9 @@ static cadre_status swiglu_gradient(
 
 const cadre_layer_ops cadre_silu = {
     .kind = "silu",
+    .takes_narrow = true,
+    .makes_narrow = true,
+    .makes_narrow_dx = true,
     .plan = cadre_layer_plan_same,
     .forward = silu_forward,
     .input_gradient = silu_gradient,
@@ -120,6 +123,9 @@ const cadre_layer_ops cadre_silu = {
 const cadre_layer_ops cadre_swiglu = {
     .kind = "swiglu",
     .on = CADRE_ON_ROWS,
+    .takes_narrow = true,
+    .makes_narrow = true,
+    .makes_narrow_dx = true,
     .plan = plan_swiglu,
     .forward = swiglu_forward,
     .input_gradient = swiglu_gradient,

@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "nn/places.h"
 #include "nn/plan.h"
+#include "nn/rounding.h"
 #include "nn/softmax_cross_entropy.h"
 
 // What passes of one number of samples need.
@@ -47,6 +48,12 @@ static void release_size(const cadre_net *net, pass_size *size)
     cadre_free(size->predicting);
 }
 
+// Floats of a layer's scratch that are for its rows.
+static size_t row_room(const cadre_layer_plan *plan)
+{
+    return plan->takes_narrow ? cadre_layer_row_room(plan) : 0;
+}
+
 // Has each layer make what it needs for passes of n_samples, and say how much
 // scratch it wants.
 static cadre_status prepare_states(const cadre_net *net, int64_t n_samples,
@@ -59,6 +66,7 @@ static cadre_status prepare_states(const cadre_net *net, int64_t n_samples,
             CADRE_TRY(plan->ops->prepare(plan, n_samples, &states[l]));
             scratch[l] = states[l]->scratch;
         }
+        scratch[l] += row_room(plan);
     }
     return CADRE_OK;
 }
@@ -278,35 +286,48 @@ static cadre_matrix past_gradient(const journey *j, int layer)
         j->net->layers[layer].out);
 }
 
+static void set_scratch(const journey *j, size_t offset, cadre_layer_call *call)
+{
+    call->row_room = j->block + offset;
+    call->scratch = call->row_room + row_room(call->plan);
+}
+
 // A layer's part, but for what one direction alone knows.
 static cadre_layer_call call_of(const journey *j, int layer, direction which)
 {
     const cadre_layer_plan *plan = &j->net->layers[layer];
-    return (cadre_layer_call){
+    const cadre_layer_places *places = &j->places->layers[layer];
+    cadre_layer_call call = {
         .plan = plan,
         .state = j->states[layer],
         .params = j->params + plan->first_param,
         .tokens = cadre_net_embeds(j->net) ? j->samples.data : NULL,
         .x = layer == 0 ? j->samples
                         : cadre_matrix_read(output_of(j, layer - 1, which)),
-        .narrow_x = cadre_narrow_read(narrow_of(j, layer - 1, which)),
         .pass = j->pass,
-        .scratch =
-            j->block + j->places->layers[layer].scratch[which != FORWARD],
     };
+    if (cadre_reads_narrow(plan)) {
+        call.narrow_x = cadre_narrow_read(narrow_of(j, layer - 1, which));
+    }
+    set_scratch(j, places->scratch[which != FORWARD], &call);
+    return call;
 }
 
 // A layer's forward, and what it makes in bf16 if that is wanted.
 static cadre_status make_output(
-    const journey *j, const cadre_layer_call *call, int layer, direction which)
+    const journey *j, cadre_layer_call *call, int layer, direction which)
 {
-    const cadre_matrix y = output_of(j, layer, which);
-    CADRE_TRY(call->plan->ops->forward(call, y));
     const cadre_layer_places *places = &j->places->layers[layer];
+    const cadre_matrix y = output_of(j, layer, which);
     const cadre_narrow_matrix copy = narrow_of(j, layer, which);
-    if (places->narrows && places->rounds[which]) {
+    if (call->plan->makes_narrow) {
+        call->narrow_y = copy;
+        return call->plan->ops->forward(call, y);
+    }
+    CADRE_TRY(call->plan->ops->forward(call, y));
+    if (call->plan->narrows && places->rounds[which]) {
         cadre_matrix_round(y, copy);
-    } else if (places->narrows) {
+    } else if (call->plan->narrows) {
         cadre_matrix_narrow(cadre_matrix_read(y), copy);
     }
     return CADRE_OK;
@@ -344,7 +365,7 @@ static cadre_status bring(const journey *j, int layer)
     for (int i = 0; i < places->again_count; i++) {
         int l = places->again_first + i;
         cadre_layer_call call = call_of(j, l, AGAIN);
-        call.scratch = j->block + places->scratch[1];
+        set_scratch(j, places->scratch[1], &call);
         CADRE_TRY(make_output(j, &call, l, AGAIN));
     }
     if (places->widens_output) {
@@ -391,14 +412,19 @@ static cadre_status param_gradients(const journey *j, int layer,
     return CADRE_OK;
 }
 
-// The gradient of a layer's output in bf16, if a product wants it.
+// The gradient of a layer's output in bf16.
+static cadre_narrow_matrix narrow_gradient_of(const journey *j, int layer)
+{
+    return narrow(j->block + j->places->layers[layer].narrow_gradient,
+        j->samples.rows, j->net->layers[layer].out);
+}
+
+// The same, if a product wants it: it is there, or is made of that in f32.
 static cadre_narrow_view narrow_gradient(const journey *j, int layer)
 {
     const cadre_layer_plan *plan = &j->net->layers[layer];
-    const cadre_narrow_matrix m =
-        narrow(j->block + j->places->layers[layer].narrow_gradient,
-            j->samples.rows, plan->out);
-    if (cadre_layer_takes_narrow_dy(plan)) {
+    const cadre_narrow_matrix m = narrow_gradient_of(j, layer);
+    if (cadre_layer_takes_narrow_dy(plan) && !plan->narrow_dy) {
         cadre_matrix_narrow(cadre_matrix_read(gradient_of(j, layer)), m);
     }
     return cadre_narrow_read(m);
@@ -416,6 +442,9 @@ static cadre_status backward(
         call.y = cadre_matrix_read(output_of(j, l, BACKWARD));
         call.dy = cadre_matrix_read(gradient_of(j, l));
         call.narrow_dy = narrow_gradient(j, l);
+        if (call.plan->narrow_dx) {
+            call.narrow_dx = narrow_gradient_of(j, l - 1);
+        }
         if (call.plan->ops == &cadre_add || call.plan->ops == &cadre_residual) {
             call.past = past_gradient(j, l);
         }

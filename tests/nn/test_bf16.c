@@ -51,14 +51,14 @@ static cadre_narrow_matrix narrowed(cadre_matrix_view from)
     return m;
 }
 
-static void multiply(factor a, factor b, cadre_matrix c)
+static void multiply(factor a, factor b, bool adds, cadre_matrix c)
 {
     const cadre_narrow_matrix na = narrowed(a.matrix);
     const cadre_narrow_matrix nb = narrowed(b.matrix);
     cadre_bf16_product *p = NULL;
     CHECK_OK(cadre_bf16_product_create(
         (cadre_bf16_factor){cadre_narrow_read(na), a.transposed},
-        (cadre_bf16_factor){cadre_narrow_read(nb), b.transposed}, c, &p));
+        (cadre_bf16_factor){cadre_narrow_read(nb), b.transposed}, c, adds, &p));
     float *scratch = floats(cadre_bf16_product_scratch(p));
     uint64_t calls = cadre_alloc_calls();
     CHECK_OK(cadre_bf16_product_compute(p, na.data, nb.data, c.data, scratch));
@@ -74,7 +74,7 @@ static void check_product(factor a, factor b, int64_t depth)
     int64_t rows = a.transposed ? a.matrix.columns : a.matrix.rows;
     int64_t columns = b.transposed ? b.matrix.rows : b.matrix.columns;
     cadre_matrix c = matrix(0, rows, columns);
-    multiply(a, b, c);
+    multiply(a, b, false, c);
     size_t count = (size_t)(rows * columns);
     float *ours = floats(count);
     double *exact = cadre_alloc_array(count, sizeof(*exact));
@@ -124,6 +124,98 @@ static void products_are_those_of_rounded_factors(void **state)
     }
 }
 
+static void multiply_rounded(
+    factor a, factor b, const float *bias, cadre_narrow_matrix c)
+{
+    const cadre_narrow_matrix na = narrowed(a.matrix);
+    const cadre_narrow_matrix nb = narrowed(b.matrix);
+    cadre_bf16_product *p = NULL;
+    CHECK_OK(cadre_bf16_product_create_rounded(
+        (cadre_bf16_factor){cadre_narrow_read(na), a.transposed},
+        (cadre_bf16_factor){cadre_narrow_read(nb), b.transposed}, bias != NULL,
+        c, &p));
+    float *scratch = floats(cadre_bf16_product_scratch(p));
+    CHECK_OK(cadre_bf16_product_compute_rounded(
+        p, na.data, nb.data, bias, c.data, scratch));
+    cadre_free(scratch);
+    cadre_bf16_product_destroy(p);
+    cadre_free(na.data);
+    cadre_free(nb.data);
+}
+
+// What it comes to, rounded once; of what is next to the middle of two numbers
+// either.
+static void check_rounded(const int64_t *n, bool turned, bool biased)
+{
+    const cadre_matrix a = matrix(FORMULA_X, n[0], n[1]);
+    const cadre_matrix b = turned ? matrix(FORMULA_DY, n[2], n[1])
+                                  : matrix(FORMULA_DY, n[1], n[2]);
+    const factor fa = {cadre_matrix_read(a), false};
+    const factor fb = {cadre_matrix_read(b), turned};
+    const cadre_matrix bias = matrix(FORMULA_BIAS, 1, n[2]);
+    const cadre_matrix c = matrix(0, n[0], n[2]);
+    const cadre_narrow_matrix found = narrowed(cadre_matrix_read(c));
+    multiply_rounded(fa, fb, biased ? bias.data : NULL, found);
+    size_t count = (size_t)(n[0] * n[2]);
+    float *ours = floats(count);
+    double *wanted = cadre_alloc_array(count, sizeof(*wanted));
+    for (int64_t i = 0; i < n[0] * n[2]; i++) {
+        const uint16_t *row = found.data + i / n[2] * found.stride;
+        double sum = biased ? (double)bias.data[i % n[2]] : 0.0;
+        for (int64_t k = 0; k < n[1]; k++) {
+            sum += rounded(element(fa, i / n[2], k)) *
+                   rounded(element(fb, k, i % n[2]));
+        }
+        ours[i] = cadre_f32_of_bf16(row[i % n[2]]);
+        wanted[i] = rounded((float)sum);
+        assert_true(isnan(cadre_f32_of_bf16(row[n[2]])));
+    }
+    assert_true(distance(ours, wanted, count) <= 1e-3);
+    void *all[] = {a.data, b.data, bias.data, c.data, found.data, ours, wanted};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        cadre_free(all[i]);
+    }
+}
+
+static void products_are_rounded_once(void **state)
+{
+    (void)state;
+    static const int64_t cases[][3] = {{1, 1, 1}, {3, 5, 7}, {17, 33, 9},
+        {64, 129, 65}, {43, 256, 31}, {65, 1, 66}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        for (int way = 0; way < 4; way++) {
+            check_rounded(cases[i], way % 2 == 1, way / 2 == 1);
+        }
+    }
+}
+
+static void products_are_added(void **state)
+{
+    (void)state;
+    enum { N = 5, DEPTH = 40, M = 18 };
+    const cadre_matrix a = matrix(FORMULA_X, N, DEPTH);
+    const cadre_matrix b = matrix(FORMULA_DY, DEPTH, M);
+    const factor fa = {cadre_matrix_read(a), false};
+    const factor fb = {cadre_matrix_read(b), false};
+    const cadre_matrix once = matrix(0, N, M);
+    const cadre_matrix more = matrix(FORMULA_BIAS, N, M);
+    const cadre_matrix before = matrix(FORMULA_BIAS, N, M);
+    multiply(fa, fb, false, once);
+    multiply(fa, fb, true, more);
+    for (int64_t i = 0; i < (int64_t)N * M; i++) {
+        const int64_t row = i / M;
+        float sum = cadre_matrix_row(before, row)[i % M] +
+                    cadre_matrix_row(once, row)[i % M];
+        float found = cadre_matrix_row(more, row)[i % M];
+        assert_true(fabsf(found - sum) <= 1e-5f);
+    }
+    cadre_free(a.data);
+    cadre_free(b.data);
+    cadre_free(once.data);
+    cadre_free(more.data);
+    cadre_free(before.data);
+}
+
 // The processor's own products of bf16 take subnormal factors for zero.
 static bool keeps_subnormals(void)
 {
@@ -144,10 +236,10 @@ static void check_rounding(const uint32_t *from, const uint32_t *to, int n)
     const cadre_matrix_view row = {values, 1, n, n};
     for (int which = 0; which < 2; which++) {
         if (which == 0) {
-            multiply((factor){column, false}, (factor){unit, false},
+            multiply((factor){column, false}, (factor){unit, false}, false,
                 (cadre_matrix){found, n, 1, 1});
         } else {
-            multiply((factor){unit, false}, (factor){row, false},
+            multiply((factor){unit, false}, (factor){row, false}, false,
                 (cadre_matrix){found, 1, n, n});
         }
         for (int i = 0; i < n; i++) {
@@ -195,8 +287,8 @@ static void no_memory_is_an_error_and_no_leak(void **state)
     const cadre_bf16_factor b = {{NULL, 4, 5, 5}, false};
     cadre_bf16_product *p = NULL;
     cadre_alloc_fail_after(0);
-    cadre_status status =
-        cadre_bf16_product_create(a, b, (cadre_matrix){NULL, 3, 5, 5}, &p);
+    cadre_status status = cadre_bf16_product_create(
+        a, b, (cadre_matrix){NULL, 3, 5, 5}, false, &p);
     cadre_alloc_fail_after(-1);
     assert_int_equal(status, CADRE_ERR_NO_MEMORY);
     assert_null(p);
@@ -206,6 +298,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_those_of_rounded_factors),
+        cmocka_unit_test(products_are_rounded_once),
+        cmocka_unit_test(products_are_added),
         cmocka_unit_test(rounding_is_to_nearest_even),
         cmocka_unit_test(no_memory_is_an_error_and_no_leak),
     };

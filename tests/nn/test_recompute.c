@@ -31,6 +31,15 @@ typedef struct task {
     int32_t labels[BATCH * TOKENS];
 } task;
 
+#define MLP(n)                                                    \
+    {.kind = "residual"}, {.kind = "layer_norm", .name = "ln" n}, \
+        {.kind = "linear", .name = "up" n, .width = 4 * WIDTH},   \
+        {.kind = "gelu"},                                         \
+        {.kind = "linear", .name = "down" n, .width = WIDTH},     \
+    {                                                             \
+        .kind = "add"                                             \
+    }
+
 static const cadre_layer text_layers[] = {
     {.kind = "embedding",
         .name = "tok",
@@ -51,6 +60,8 @@ static const cadre_layer text_layers[] = {
     {.kind = "gelu"},
     {.kind = "linear", .name = "down", .width = WIDTH},
     {.kind = "add"},
+    MLP("3"),
+    MLP("4"),
     {.kind = "unembedding", .tied = "tok"},
 };
 
