@@ -102,8 +102,8 @@ typedef struct cadre_layer_call {
     // in f32 then.
     cadre_narrow_matrix narrow_y;
     cadre_narrow_matrix narrow_dx;
-    float
-        *row_room; // if plan->takes_narrow: for a row of x, and one of y or dx
+    // If plan->takes_narrow: room for a row of x, and one of y or dx.
+    float *row_room;
     // Of "residual", "shortcut" and "add": what is added; backward the gradient
     // that waits while backward goes through other layers.
     cadre_matrix past;
