@@ -42,8 +42,8 @@ static void decide(process_watch *w, cadre_status status, const char *text)
     pthread_mutex_lock(&w->mu);
     if (atomic_load_explicit(&w->status, memory_order_relaxed) == CADRE_OK) {
         snprintf(w->text, sizeof(w->text), "%s", text);
-        atomic_store_explicit(
-            &w->status, (int)cadre_watch_status(status), memory_order_release);
+        atomic_store_explicit(&w->status, (int)cadre_verdict_status(status),
+            memory_order_release);
     }
     pthread_cond_broadcast(&w->decided);
     pthread_mutex_unlock(&w->mu);

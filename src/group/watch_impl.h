@@ -24,13 +24,4 @@ struct cadre_watch {
     const cadre_watch_ops *ops;
 };
 
-/**
- * The status of a verdict: any but -40 and below would say that the group is
- * whole (docs/errors.md).
- */
-static inline cadre_status cadre_watch_status(cadre_status status)
-{
-    return status <= CADRE_ERR_TIMEOUT ? status : CADRE_ERR_ABORTED;
-}
-
 #endif // CADRE_GROUP_WATCH_IMPL_H

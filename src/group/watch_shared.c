@@ -98,8 +98,8 @@ static cadre_status shared_fail(
     if (atomic_load_explicit(&verdict->status, memory_order_relaxed) ==
         CADRE_OK) {
         snprintf(verdict->text, sizeof(verdict->text), "%s", text);
-        atomic_store_explicit(&verdict->status, (int)cadre_watch_status(status),
-            memory_order_release);
+        atomic_store_explicit(&verdict->status,
+            (int)cadre_verdict_status(status), memory_order_release);
         for (int i = 0; i < verdict->world_size; i++) {
             if (verdict->transports[i] != NULL) {
                 cadre_transport_wake(verdict->transports[i]);

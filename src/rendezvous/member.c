@@ -216,7 +216,7 @@ static cadre_status take_message(joining *j, cadre_message *message)
     case CADRE_MESSAGE_VERDICT:
         if (cadre_decode_verdict(message, &v)) {
             j->told = true;
-            return cadre_fail(v.status, "%s", v.text);
+            return cadre_fail(cadre_verdict_status(v.status), "%s", v.text);
         }
         break;
     case CADRE_MESSAGE_ALIVE:

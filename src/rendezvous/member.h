@@ -46,6 +46,15 @@ typedef struct cadre_verdict {
 } cadre_verdict;
 
 /**
+ * The status that a verdict has for who hears it: any but -40 and below would
+ * say that the group is whole (docs/errors.md).
+ */
+static inline cadre_status cadre_verdict_status(cadre_status status)
+{
+    return status <= CADRE_ERR_TIMEOUT ? status : CADRE_ERR_ABORTED;
+}
+
+/**
  * Sleeps for a message of the hub, sending signs of life meanwhile.  True when
  * *verdict was filled in: by the hub, or, when the hub itself is lost without a
  * goodbye, by this call.  False at the deadline or when woken.
