@@ -177,6 +177,9 @@ static size_t floats_of_row(cadre_shape shape)
 
 size_t cadre_layer_row_room(const cadre_layer_plan *plan)
 {
+    if (!plan->takes_narrow) {
+        return 0;
+    }
     const size_t x = floats_of_row(plan->in);
     const size_t y = floats_of_row(plan->out);
     return x + (x > y ? x : y);

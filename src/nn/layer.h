@@ -279,7 +279,7 @@ int64_t cadre_layer_plain_block(const cadre_layer *layer, cadre_shape in);
 cadre_status cadre_layer_plan_same(
     const cadre_layer *layer, cadre_layer_plan *plan);
 
-/** Floats of call->row_room. */
+/** Floats of call->row_room, which lies before what the kind wants as scratch. */
 size_t cadre_layer_row_room(const cadre_layer_plan *plan);
 
 /** Row n of x, of a kind that takes_narrow; until the next one is asked for. */

@@ -8,95 +8,23 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/thread.h"
+#include "nn/pass_size.h"
 #include "nn/places.h"
 #include "nn/plan.h"
 #include "nn/rounding.h"
 #include "nn/softmax_cross_entropy.h"
 
-// What passes of one number of samples need.
-typedef struct pass_size {
-    int64_t n_samples;
-    cadre_layer_state **states; // of each layer; NULL of those that keep none
-    cadre_places *training;     // where all of it lies in the block
-    cadre_places *predicting;   // the same, of forward alone
-} pass_size;
-
 struct cadre_net_worker {
     const cadre_net *net; // borrowed
     int n_sizes;
-    pass_size *sizes;
+    cadre_pass_size *sizes;
     size_t capacity; // floats of the block
     float *block;
     cadre_pass_times times;
 };
 
-static void release_states(const cadre_net *net, cadre_layer_state **states)
-{
-    for (int l = 0; l < net->n_layers && states != NULL; l++) {
-        const cadre_layer_ops *ops = net->layers[l].ops;
-        if (ops->release != NULL) {
-            ops->release(states[l]);
-        }
-    }
-    cadre_free(states);
-}
-
-static void release_size(const cadre_net *net, pass_size *size)
-{
-    release_states(net, size->states);
-    cadre_free(size->training);
-    cadre_free(size->predicting);
-}
-
-// Floats of a layer's scratch that are for its rows.
-static size_t row_room(const cadre_layer_plan *plan)
-{
-    return plan->takes_narrow ? cadre_layer_row_room(plan) : 0;
-}
-
-// Has each layer make what it needs for passes of n_samples, and say how much
-// scratch it wants.
-static cadre_status prepare_states(const cadre_net *net, int64_t n_samples,
-    cadre_layer_state **states, size_t *scratch)
-{
-    for (int l = 0; l < net->n_layers; l++) {
-        const cadre_layer_plan *plan = &net->layers[l];
-        scratch[l] = plan->scratch;
-        if (plan->ops->prepare != NULL) {
-            CADRE_TRY(plan->ops->prepare(plan, n_samples, &states[l]));
-            scratch[l] = states[l]->scratch;
-        }
-        scratch[l] += row_room(plan);
-    }
-    return CADRE_OK;
-}
-
-static cadre_status plan_size(
-    const cadre_net *net, size_t *scratch, pass_size *size)
-{
-    CADRE_TRY(prepare_states(net, size->n_samples, size->states, scratch));
-    CADRE_TRY(cadre_places_create(
-        net, size->n_samples, scratch, true, &size->training));
-    return cadre_places_create(
-        net, size->n_samples, scratch, false, &size->predicting);
-}
-
-static cadre_status make_size(const cadre_net *net, pass_size *size)
-{
-    size_t n_layers = (size_t)net->n_layers;
-    size->states = cadre_alloc_array(n_layers, sizeof(cadre_layer_state *));
-    size_t *scratch = cadre_alloc_array(n_layers, sizeof(*scratch));
-    cadre_status status = size->states != NULL && scratch != NULL
-                              ? plan_size(net, scratch, size)
-                              : CADRE_ERR_NO_MEMORY;
-    cadre_free(scratch);
-    if (status != CADRE_OK) {
-        release_size(net, size);
-    }
-    return status;
-}
-
-static const pass_size *find_size(const cadre_net_worker *w, int64_t n_samples)
+static const cadre_pass_size *find_size(
+    const cadre_net_worker *w, int64_t n_samples)
 {
     for (int i = 0; i < w->n_sizes; i++) {
         if (w->sizes[i].n_samples == n_samples) {
@@ -109,15 +37,14 @@ static const pass_size *find_size(const cadre_net_worker *w, int64_t n_samples)
 static cadre_status add_size(cadre_net_worker *w, int64_t n_samples)
 {
     size_t n = (size_t)w->n_sizes;
-    pass_size *sizes = cadre_alloc_array(n + 1, sizeof(*sizes));
+    cadre_pass_size *sizes = cadre_alloc_array(n + 1, sizeof(*sizes));
     if (sizes == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
     for (size_t i = 0; i < n; i++) {
         sizes[i] = w->sizes[i];
     }
-    sizes[n].n_samples = n_samples;
-    cadre_status status = make_size(w->net, &sizes[n]);
+    cadre_status status = cadre_pass_size_make(w->net, n_samples, &sizes[n]);
     if (status != CADRE_OK) {
         cadre_free(sizes);
         return status;
@@ -158,7 +85,7 @@ static cadre_status get_ready(
     if (find_size(w, n_samples) == NULL) {
         CADRE_TRY(add_size(w, n_samples));
     }
-    const pass_size *size = find_size(w, n_samples);
+    const cadre_pass_size *size = find_size(w, n_samples);
     return make_room(
         w, training ? size->training->count : size->predicting->count);
 }
@@ -188,7 +115,7 @@ void cadre_net_worker_destroy(cadre_net_worker *worker)
         return;
     }
     for (int i = 0; i < worker->n_sizes; i++) {
-        release_size(worker->net, &worker->sizes[i]);
+        cadre_pass_size_release(worker->net, &worker->sizes[i]);
     }
     cadre_free(worker->sizes);
     cadre_free(worker->block);
@@ -236,7 +163,7 @@ static cadre_status set_out(cadre_net_worker *w, const float *const *params,
 {
     CADRE_TRY(get_ready(w, n_samples, pass != NULL));
     cadre_thread_plain_floats();
-    const pass_size *size = find_size(w, n_samples);
+    const cadre_pass_size *size = find_size(w, n_samples);
     int64_t width = cadre_shape_elements(w->net->input);
     *j = (journey){
         .net = w->net,
@@ -289,7 +216,7 @@ static cadre_matrix past_gradient(const journey *j, int layer)
 static void set_scratch(const journey *j, size_t offset, cadre_layer_call *call)
 {
     call->row_room = j->block + offset;
-    call->scratch = call->row_room + row_room(call->plan);
+    call->scratch = call->row_room + cadre_layer_row_room(call->plan);
 }
 
 // A layer's part, but for what one direction alone knows.
