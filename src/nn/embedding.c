@@ -22,7 +22,7 @@ static cadre_status plan_embedding(
     const cadre_layer *layer, cadre_layer_plan *plan)
 {
     if (layer->vocabulary < 1 || layer->vocabulary > MOST_TOKENS ||
-        layer->width < 1 || layer->width > WIDEST || plan->in.channels != 1) {
+        layer->width < 1 || layer->width > WIDEST || plan->number != 0) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "embedding of %lld tokens in %lld channels: up to %d and %d are "
             "possible, and it comes first",

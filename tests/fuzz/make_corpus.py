@@ -228,9 +228,82 @@ def tokens():
     yield "vocabulary-of-lists", b"\2[]"
 
 
+# As fuzz_net.c has them.
+KINDS = """linear conv2d maxpool2d avgpool2d global_avgpool2d batch_norm2d
+    layer_norm rms_norm local_response_norm relu gelu silu swiglu dropout
+    residual shortcut add embedding positions causal_attention attention rotary
+    unembedding""".split()
+BF16, GAPS, SMOOTHING = 2, 4, 8
+
+
+def net():
+    def layer(kind, *fields):
+        return bytes([KINDS.index(kind), *fields])
+
+    def linear(width, no_bias=0):
+        return layer("linear", width, no_bias)
+
+    def conv2d(width, kernel, stride=0, padding=0, dilation=0, groups=0,
+               no_bias=0):
+        return layer("conv2d", width, kernel, stride, padding, dilation,
+                     groups, no_bias)
+
+    def pool(kind, kernel, stride=0, padding=0):
+        return layer(kind, kernel, stride, padding)
+
+    def images(flags, n_samples, channels, height, width, *layers):
+        return (bytes([flags, n_samples - 1, 9, channels - 1, height - 1,
+                       width - 1]) + b"".join(layers))
+
+    def texts(flags, n_samples, n_tokens, *layers):
+        return (bytes([flags | 1, n_samples - 1, 29, n_tokens - 1])
+                + b"".join(layers))
+
+    def block(width, *layers):
+        return (layer("residual") + layer("layer_norm") + b"".join(layers)
+                + linear(width) + layer("add"))
+
+    residual, shortcut, add, relu = map(layer, (
+        "residual", "shortcut", "add", "relu"))
+    dropout = layer("dropout", 3)
+
+    yield "perceptron", images(0, 3, 20, 1, 1, linear(17), relu, dropout)
+    yield "convolutions", images(
+        BF16 | SMOOTHING, 3, 3, 12, 11, conv2d(20, 5, 2, 2), relu,
+        layer("local_response_norm"), pool("maxpool2d", 3, 2),
+        conv2d(16, 3, 1, 2, 2, 4), layer("silu"), pool("avgpool2d", 2, 1, 1),
+        dropout, linear(20), relu)
+    yield "residuals", images(
+        0, 2, 3, 5, 4, conv2d(16, 3, 1, 1, 0, 0, 1), layer("batch_norm2d"),
+        relu, residual, conv2d(16, 3, 1, 1), layer("batch_norm2d"), add, relu,
+        residual, conv2d(24, 3, 2, 1), layer("batch_norm2d"), shortcut,
+        conv2d(24, 1, 2), add, relu, layer("global_avgpool2d"))
+    yield "transformer", texts(
+        BF16 | GAPS, 3, 13, layer("embedding", 12), layer("positions"),
+        block(12, linear(36), layer("causal_attention", 3, 0)),
+        block(12, linear(26), layer("gelu"), dropout),
+        layer("layer_norm"), layer("unembedding"))
+    yield "grouped-queries", texts(
+        0, 2, 9, layer("embedding", 8),
+        block(8, linear(32), layer("rotary", 4, 2), layer("attention", 4, 2)),
+        block(8, linear(20), layer("swiglu")), layer("rms_norm"))
+    # Of faults that were found.
+    yield "residual-is-first", images(0, 2, 20, 1, 1, residual, relu, add)
+    yield "dropout-of-part-of-a-block", images(
+        0, 2, 9, 1, 2, conv2d(5, 3, 2, 1), relu, dropout, dropout,
+        conv2d(36, 3, 1, 1))
+    yield "images-of-one-pixel", images(
+        0, 3, 2, 5, 5, pool("maxpool2d", 5), conv2d(6, 3, 1, 1),
+        conv2d(5, 9, 1, 5), conv2d(7, 2, 1, 0, 2))
+    yield "weights-that-meet-padding-alone", images(
+        BF16, 2, 18, 1, 1, conv2d(24, 3, 1, 1), conv2d(24, 3, 2, 1))
+    yield "embedding-is-not-first", texts(
+        0, 1, 3, linear(1), layer("embedding", 8))
+
+
 def main():
     for target in (frames, handshake, idx, config, environment, safetensors,
-                   picture, tokens):
+                   picture, tokens, net):
         folder = CORPUS / target.__name__
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in target():

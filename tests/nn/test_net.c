@@ -191,6 +191,10 @@ static void refuses_texts_that_make_no_sense(void **state)
         CHECK_FAILS(cadre_net_create(layers, 2, text, 64, &net),
             CADRE_ERR_INVALID_ARG, cases[i].words);
     }
+    const cadre_layer behind[] = {
+        {.kind = "linear", .name = "fc", .width = 1}, embed};
+    CHECK_FAILS(cadre_net_create(behind, 2, text, 6, &net),
+        CADRE_ERR_INVALID_ARG, "and it comes first");
     const cadre_layer lone[] = {{.kind = "causal_attention", .heads = 1},
         {.kind = "positions"}, {.kind = "swiglu"}};
     CHECK_FAILS(cadre_net_create(&lone[0], 1, row(6), 2, &net),
