@@ -5,6 +5,7 @@
 // watches.  Ranks are started with the run's config.yaml, so that what is
 // written down is what is run.
 
+#include "bind.h"
 #include "command.h"
 #include "display.h"
 #include "failure.h"
@@ -224,8 +225,8 @@ static int join_and_run(const train_wishes *w, rank_job *job)
     return exit_status;
 }
 
-static int launch(
-    const train_wishes *w, const cadre_train_config *config, int n_ranks)
+static int launch(const train_wishes *w, const cadre_train_config *config,
+    cadre_bind bind, int n_ranks)
 {
     char file[CADRE_PATH_BYTES];
     if (!run_folder_path(config->out, "config.yaml", file)) {
@@ -257,6 +258,7 @@ static int launch(
         .n_ranks = n_ranks,
         .threads = config->threads,
         .timeout_ms = config->timeout_ms,
+        .bind = bind,
     };
     return relaunch(argv, options);
 }
@@ -295,7 +297,8 @@ static bool is_of_data(cadre_status status)
 }
 
 // This process decides how many ranks there are.
-static int train_here(const train_wishes *w, cadre_train_config *config)
+static int train_here(
+    const train_wishes *w, cadre_bind bind, cadre_train_config *config)
 {
     int n_ranks = w->n_ranks > 0 ? (int)w->n_ranks : 1;
     int cores = core_count();
@@ -313,21 +316,26 @@ static int train_here(const train_wishes *w, cadre_train_config *config)
     if (w->print_config) {
         return print_config(config);
     }
+    const bool as_threads = strcmp(config->transport, "inproc") == 0;
+    if (as_threads && bind != CADRE_BIND_NONE) {
+        return refuse("--bind core is for ranks that are processes: choose "
+                      "a parallel.transport other than inproc");
+    }
     if (!choose_folder(config)) {
         return EXIT_REFUSED;
     }
     rank_job job;
     init_job(w, config, &job);
-    if (strcmp(config->transport, "inproc") == 0) {
+    if (as_threads) {
         return run_as_threads(config, n_ranks, &job);
     }
-    if (n_ranks == 1) {
+    if (n_ranks == 1 && bind == CADRE_BIND_NONE) {
         return join_and_run(w, &job);
     }
     if (!prepare_folder(w, config, job.problem)) {
         return refuse(job.problem);
     }
-    int exit_status = launch(w, config, n_ranks);
+    int exit_status = launch(w, config, bind, n_ranks);
     if (exit_status == EXIT_REFUSED && w->resume == NULL) {
         run_folder_give_back(config->out);
     }
@@ -335,8 +343,13 @@ static int train_here(const train_wishes *w, cadre_train_config *config)
 }
 
 // A launcher has decided it, and this process is one of the ranks.
-static int train_as_rank(const train_wishes *w, cadre_train_config *config)
+static int train_as_rank(
+    const train_wishes *w, cadre_bind bind, cadre_train_config *config)
 {
+    if (bind != CADRE_BIND_NONE) {
+        return refuse("a launcher has started this rank: --bind is for the "
+                      "launcher");
+    }
     config->threads = w->threads > 0 ? (int)w->threads : launched_threads();
     if (strcmp(config->transport, "inproc") == 0) {
         return refuse("parallel.transport is inproc, but a launcher has made "
@@ -401,11 +414,14 @@ static int run_command(const train_wishes *w, const option *options,
                           : "more than one recipe is given");
     }
     cadre_train_config config;
-    if (!train_config_make(w, n_words == 1 ? words[0] : NULL, &config)) {
+    cadre_bind bind;
+    if (!bind_from_word("train", w->bind, &bind) ||
+        !train_config_make(w, n_words == 1 ? words[0] : NULL, &config)) {
         return EXIT_REFUSED;
     }
     log_lines_show(w->quiet ? CADRE_LOG_WARN : CADRE_LOG_INFO);
-    return is_launched() ? train_as_rank(w, &config) : train_here(w, &config);
+    return is_launched() ? train_as_rank(w, bind, &config)
+                         : train_here(w, bind, &config);
 }
 
 int command_train(int argc, char **argv)
@@ -419,6 +435,10 @@ int command_train(int argc, char **argv)
         {OPTION_NUMBER, "--threads", NULL, "T",
             "compute threads per rank (default: cores / ranks)", &w.threads, 1,
             MOST_THREADS},
+        {OPTION_TEXT, "--bind", NULL, "TO",
+            "core: as many cores for each rank as it has threads; none "
+            "(default)",
+            &w.bind, 0, 0},
         {OPTION_NUMBER, "--steps", NULL, "S", "how many steps", &w.steps, 1,
             MOST_STEPS},
         {OPTION_NUMBER, "--epochs", NULL, "E",

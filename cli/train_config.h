@@ -19,6 +19,7 @@ typedef struct train_wishes {
     const char *out;    // or NULL
     const char *resume; // or NULL
     const char *trace;  // FIRST:COUNT; or NULL
+    const char *bind;   // of the ranks that are started; or NULL
     option_list keys;   // KEY=VALUE each
     bool quiet;
     bool json;

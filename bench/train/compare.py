@@ -10,10 +10,10 @@
 Contestants of a row take turns, A B C A B C ..., each for some steps that take
 about --seconds; a round's number is the median step, and the table shows the
 median over rounds. Cadre: 1 rank, and 2 ranks as ddp and zero1, one thread each,
-two leaves in all. PyTorch: one process with 1 and with 2 threads, the latter
+two leaves in all; two ranks have a core each. PyTorch: one process with 1 and with 2 threads, the latter
 also with OpenBLAS built for OpenMP if it is there (libopenblas0-openmp), and
-DistributedDataParallel over gloo with two processes of one thread, for
-convolutions with images as they are and channels-last. All train f32 with AdamW
+DistributedDataParallel over gloo with two processes of one thread, free and each
+bound to a core, for convolutions with images as they are and channels-last. All train f32 with AdamW
 on the same data; with --bf16 Cadre has train.precision=bf16, and PyTorch
 autocast. PyTorch's processes stay, asleep, from turn to turn.
 
@@ -134,9 +134,13 @@ def free_port():
         return s.getsockname()[1]
 
 
+def bind_to(core):
+    return lambda: os.sched_setaffinity(0, {core})
+
+
 class Torch:
     def __init__(self, args, name, title, *arguments, ranks=1, threads=1,
-                 preload=None):
+                 preload=None, bound=False):
         self.title = title
         env = environment(OMP_NUM_THREADS=str(threads))
         if preload:
@@ -148,7 +152,8 @@ class Torch:
                  str(threads), "--rank", str(rank), "--world", str(ranks),
                  "--port", port, "--precision", args.precision, *arguments],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, env=env, text=True)
+                stderr=subprocess.DEVNULL, env=env, text=True,
+                preexec_fn=bind_to(rank) if bound else None)
             for rank in range(ranks)]
 
     def ask(self, what):
@@ -178,12 +183,13 @@ def contestants(args, name):
     row = ROWS[name]
     found = [
         Cadre(args, row, "Cadre 1x1", "-n", "1"),
-        Cadre(args, row, "Cadre 2x1", "-n", "2"),
-        Cadre(args, row, "Cadre 2x1 zero1", "-n", "2", "--set",
+        Cadre(args, row, "Cadre 2x1", "-n", "2", "--bind", "core"),
+        Cadre(args, row, "Cadre 2x1 zero1", "-n", "2", "--bind", "core", "--set",
               "parallel.mode=zero1"),
         Torch(args, name, "torch 1x1"),
         Torch(args, name, "torch 1x2", threads=2),
         Torch(args, name, "DDP 2x1", ranks=2),
+        Torch(args, name, "DDP 2x1, bound", ranks=2, bound=True),
     ]
     if os.path.exists(args.openmp_blas):
         found.append(Torch(args, name, "torch 1x2, OpenMP BLAS", threads=2,
@@ -298,7 +304,8 @@ def times_line(args, row, medians, difference):
     ddp = best(medians, "DDP")
     cells = [f"{medians[t]:.2f}" if t in medians else "" for t in (
         "Cadre 1x1", "Cadre 2x1", "Cadre 2x1 zero1", "torch 1x1", "torch 1x2",
-        "torch 1x2, OpenMP BLAS", "DDP 2x1", "DDP 2x1, channels-last")]
+        "torch 1x2, OpenMP BLAS", "DDP 2x1", "DDP 2x1, bound",
+        "DDP 2x1, channels-last")]
     against_ddp, against_best = ddp[0] / two[0], theirs[0] / cadre[0]
     wanted = row.wanted.get(args.precision, 0)
     cells.append(f"{bold(f'{against_ddp:.2f}', against_ddp < wanted)} "
@@ -328,9 +335,9 @@ def memory_line(row, turns, medians, peak):
 
 TIMES_HEAD = """\
 | step, ms | Cadre 1x1 | 2x1 | 2x1 zero1 | torch 1x1 | 1x2 | 1x2, OpenMP BLAS \
-| DDP 2x1 | channels-last | DDP / Cadre 2x1 (wanted) | best / best \
+| DDP 2x1 | bound | channels-last | DDP / Cadre 2x1 (wanted) | best / best \
 | Cadre 1x1 / 2x1 | losses differ by |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
 """
 PARTS_HEAD = """\
 | Cadre 2x1, ms | data | forward | backward | exposed | optimizer \

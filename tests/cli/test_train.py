@@ -8,6 +8,7 @@
 import json
 import math
 import os
+import pathlib
 import shlex
 import shutil
 import signal
@@ -441,6 +442,35 @@ class Train(harness.CommandTest):
             process.kill()
             process.wait()
         return process.returncode, errors, out
+
+    def test_bound_ranks_have_a_core_each(self):
+        cores = os.sched_getaffinity(0)
+        for more in (("-n", "2"), ("-n", "1")):
+            with self.subTest(more):
+                process = self.start(out := self.new_out(), "--bind", "core",
+                                     *more, "--threads", "1")
+                try:
+                    self.wait_for_steps(process, out)
+                    ranks = pathlib.Path(
+                        f"/proc/{process.pid}/task/{process.pid}/children"
+                    ).read_text().split()
+                    bound = [os.sched_getaffinity(int(r)) for r in ranks]
+                finally:
+                    process.kill()
+                    process.communicate(timeout=60)
+                self.assertEqual([len(b) for b in bound], [1] * int(more[1]))
+                self.assertEqual(len(set.union(*bound)),
+                                 min(int(more[1]), len(cores)))
+
+    def test_binding_is_for_who_starts_ranks_that_are_processes(self):
+        for words, more, environ in (
+                ("--bind wants", ("--bind", "socket"), {}),
+                ("other than inproc", ("--bind", "core", "--set",
+                                       "parallel.transport=inproc"), {}),
+                ("for the launcher", ("--bind", "core"),
+                 {"RANK": "0", "WORLD_SIZE": "1"})):
+            with self.subTest(words):
+                self.refused(2, words, *self.train_arguments(*more), **environ)
 
     def test_a_signal_finishes_the_step_and_saves(self):
         for number, status, name in ((signal.SIGTERM, 143, "SIGTERM"),
