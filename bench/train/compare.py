@@ -21,7 +21,8 @@ Both make the first steps from the same weights on the same batches too, and
 their losses stand in the table. A product of matrices, timed in between, says
 what the cores can do. With --losses nothing is timed: both make so many steps, and
 what they lost in the last 21 is compared; the runs, if there are more, have rates
-a 1e-7th apart, since a net with batch norm turns such a difference into percents.
+a 1e-7th apart, since a net with batch norm turns such a difference into percents;
+in bf16 a thousandth, since less of it is rounded away.
 The tables go to standard output and to build/train/table.md. Cells that lose are bold. Needs Debian's python3-torch,
 libopenblas0-pthread, bible-kjv and dataset-fashion-mnist.
 """
@@ -47,6 +48,7 @@ WARM_UP = 5           # steps that Cadre's summary leaves out
 COMPARED = 5          # losses
 LEAST = 1.05          # Cadre's best over PyTorch's best
 MOST_APART = {"f32": 0.01, "bf16": 0.02}  # means of losses
+RATE_STEP = {"f32": 1e-7, "bf16": 1e-3}  # from run to run, as a part of it
 MB = 1e6
 
 PROBE = r"""
@@ -247,7 +249,8 @@ def late_losses(args):
     """A line per row: means of the last losses, and the range of runs."""
     print("| loss, mean of the last 21 steps | Cadre | runs | PyTorch | runs "
           "| apart |\n|---|---|---|---|---|---|")
-    rates = [1e-3 * (1 + run * 1e-7) for run in range(args.runs)]
+    step = RATE_STEP[args.precision]
+    rates = [1e-3 * (1 + run * step) for run in range(args.runs)]
     for name in args.rows.split(","):
         cells, means = [], []
         for runs in losses_of(args, name, args.losses, rates):
