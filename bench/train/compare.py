@@ -10,7 +10,7 @@
 Contestants of a row take turns, A B C A B C ..., each for some steps that take
 about --seconds; a round's number is the median step, and the table shows the
 median over rounds. Cadre: 1 rank, and 2 ranks as ddp and zero1, one thread each,
-two leaves in all; two ranks have a core each. PyTorch: one process with 1 and with 2 threads, the latter
+two leaves in all. PyTorch: one process with 1 and with 2 threads, the latter
 also with OpenBLAS built for OpenMP if it is there (libopenblas0-openmp), and
 DistributedDataParallel over gloo with two processes of one thread, free and each
 bound to a core, for convolutions with images as they are and channels-last. All train f32 with AdamW
@@ -185,8 +185,8 @@ def contestants(args, name):
     row = ROWS[name]
     found = [
         Cadre(args, row, "Cadre 1x1", "-n", "1"),
-        Cadre(args, row, "Cadre 2x1", "-n", "2", "--bind", "core"),
-        Cadre(args, row, "Cadre 2x1 zero1", "-n", "2", "--bind", "core", "--set",
+        Cadre(args, row, "Cadre 2x1", "-n", "2"),
+        Cadre(args, row, "Cadre 2x1 zero1", "-n", "2", "--set",
               "parallel.mode=zero1"),
         Torch(args, name, "torch 1x1"),
         Torch(args, name, "torch 1x2", threads=2),
