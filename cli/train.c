@@ -436,9 +436,8 @@ int command_train(int argc, char **argv)
             "compute threads per rank (default: cores / ranks)", &w.threads, 1,
             MOST_THREADS},
         {OPTION_TEXT, "--bind", NULL, "TO",
-            "core: as many cores for each rank as it has threads; none "
-            "(default)",
-            &w.bind, 0, 0},
+            "core: cores of its own for each rank; none (default)", &w.bind, 0,
+            0},
         {OPTION_NUMBER, "--steps", NULL, "S", "how many steps", &w.steps, 1,
             MOST_STEPS},
         {OPTION_NUMBER, "--epochs", NULL, "E",
