@@ -7,6 +7,7 @@
 #define CADRE_TESTS_NN_BF16_H
 
 #include "base/alloc.h"
+#include "nn/narrow_matrix.h"
 #include "support/check.h"
 #include "support/reference.h"
 #include <math.h>
@@ -21,6 +22,20 @@ static inline float *floats(size_t count)
 static inline double rounded(float value)
 {
     return reference_widen(CADRE_BF16, reference_narrow(CADRE_BF16, value));
+}
+
+// Rounded, with NaN between its rows.
+static inline cadre_narrow_matrix narrowed(cadre_matrix_view from)
+{
+    size_t count = (size_t)(from.rows * from.stride);
+    uint16_t *data = cadre_alloc_array(count, sizeof(*data));
+    assert_non_null(data);
+    for (size_t i = 0; i < count; i++) {
+        data[i] = 0x7fc0;
+    }
+    cadre_narrow_matrix m = {data, from.rows, from.columns, from.stride};
+    cadre_matrix_narrow(from, m);
+    return m;
 }
 
 // ||ours - theirs|| / ||theirs||

@@ -37,20 +37,6 @@ static float element(factor f, int64_t row, int64_t column)
                         : cadre_matrix_view_row(f.matrix, row)[column];
 }
 
-// Rounded, with NaN between its rows.
-static cadre_narrow_matrix narrowed(cadre_matrix_view from)
-{
-    size_t count = (size_t)(from.rows * from.stride);
-    uint16_t *data = cadre_alloc_array(count, sizeof(*data));
-    assert_non_null(data);
-    for (size_t i = 0; i < count; i++) {
-        data[i] = 0x7fc0;
-    }
-    cadre_narrow_matrix m = {data, from.rows, from.columns, from.stride};
-    cadre_matrix_narrow(from, m);
-    return m;
-}
-
 static void multiply(factor a, factor b, bool adds, cadre_matrix c)
 {
     const cadre_narrow_matrix na = narrowed(a.matrix);

@@ -44,16 +44,6 @@ static cadre_matrix filled(uint32_t tag, int64_t rows, int64_t columns)
     return m;
 }
 
-static cadre_narrow_matrix narrowed(cadre_matrix from)
-{
-    uint16_t *data =
-        cadre_alloc_array((size_t)(from.rows * from.stride), sizeof(*data));
-    assert_non_null(data);
-    cadre_narrow_matrix m = {data, from.rows, from.columns, from.stride};
-    cadre_matrix_narrow(cadre_matrix_read(from), m);
-    return m;
-}
-
 static int64_t columns_of_x(const trial *t)
 {
     return (t->heads + 2 * t->kv_heads) * t->depth;
@@ -170,16 +160,17 @@ static void check_rounded(const cadre_layer_plan *plan,
     rounding.makes_narrow = true;
     rounding.narrow_dx = true;
     call.plan = &rounding;
-    call.narrow_y = narrowed(dx); // of no meaning, and as large at least
+    call.narrow_y =
+        narrowed(cadre_matrix_read(dx)); // of no meaning, and as large at least
     call.narrow_y.columns = y.columns;
     call.narrow_y.stride = y.stride;
-    call.narrow_dx = narrowed(dx);
+    call.narrow_dx = narrowed(cadre_matrix_read(dx));
     memset(call.narrow_dx.data, 0,
         (size_t)(dx.rows * dx.stride) * sizeof(*call.narrow_dx.data));
     CHECK_OK(plan->ops->forward(&call, y));
     CHECK_OK(plan->ops->input_gradient(&call, dx));
-    const cadre_narrow_matrix wanted_y = narrowed(y);
-    const cadre_narrow_matrix wanted_dx = narrowed(dx);
+    const cadre_narrow_matrix wanted_y = narrowed(cadre_matrix_read(y));
+    const cadre_narrow_matrix wanted_dx = narrowed(cadre_matrix_read(dx));
     for (int64_t n = 0; n < y.rows; n++) {
         assert_memory_equal(call.narrow_y.data + n * y.stride,
             wanted_y.data + n * y.stride, (size_t)y.columns * sizeof(uint16_t));
@@ -202,8 +193,8 @@ static void compute(const trial *t, const float *tokens, cadre_matrix x,
     plan_trial(t, &plan);
     CHECK_OK(plan.ops->prepare(&plan, TEXTS, &state));
     float *scratch = floats(state->scratch);
-    const cadre_narrow_matrix narrow_x = narrowed(x);
-    const cadre_narrow_matrix narrow_dy = narrowed(dy);
+    const cadre_narrow_matrix narrow_x = narrowed(cadre_matrix_read(x));
+    const cadre_narrow_matrix narrow_dy = narrowed(cadre_matrix_read(dy));
     const cadre_layer_call call = {
         .plan = &plan,
         .state = state,

@@ -63,24 +63,13 @@ static float *plain(cadre_shape s, cadre_matrix m)
     return values;
 }
 
-// The same rows of bf16.
-static cadre_narrow_matrix narrowed(cadre_matrix from)
-{
-    uint16_t *data =
-        cadre_alloc_array((size_t)(from.rows * from.stride), sizeof(*data));
-    assert_non_null(data);
-    cadre_narrow_matrix m = {data, from.rows, from.columns, from.stride};
-    cadre_matrix_narrow(cadre_matrix_read(from), m);
-    return m;
-}
-
 static void compute(trial *t)
 {
     const cadre_layer_ops *ops = t->plan.ops;
     float *scratch = floats(t->state->scratch);
     memset(scratch, 0x3f, t->state->scratch * sizeof(*scratch)); // of others
-    const cadre_narrow_matrix x = narrowed(t->x);
-    const cadre_narrow_matrix dy = narrowed(t->dy);
+    const cadre_narrow_matrix x = narrowed(cadre_matrix_read(t->x));
+    const cadre_narrow_matrix dy = narrowed(cadre_matrix_read(t->dy));
     const cadre_layer_call call = {
         .plan = &t->plan,
         .state = t->state,
