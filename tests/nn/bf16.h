@@ -7,7 +7,7 @@
 #define CADRE_TESTS_NN_BF16_H
 
 #include "base/alloc.h"
-#include "nn/narrow_matrix.h"
+#include "nn/layer.h"
 #include "support/check.h"
 #include "support/reference.h"
 #include <math.h>
@@ -36,6 +36,23 @@ static inline cadre_narrow_matrix narrowed(cadre_matrix_view from)
     cadre_narrow_matrix m = {data, from.rows, from.columns, from.stride};
     cadre_matrix_narrow(from, m);
     return m;
+}
+
+// Prepares a layer where one allocation after the other fails, and then none: how
+// often that was, the last time included.
+static inline int prepare_without_memory(const cadre_layer_plan *plan)
+{
+    cadre_layer_state *made = NULL;
+    cadre_status status = CADRE_ERR_NO_MEMORY;
+    int n = 0;
+    for (; status == CADRE_ERR_NO_MEMORY; n++) {
+        cadre_alloc_fail_after(n);
+        status = plan->ops->prepare(plan, 2, &made);
+        cadre_alloc_fail_after(-1);
+    }
+    CHECK_OK(status);
+    plan->ops->release(made);
+    return n;
 }
 
 // ||ours - theirs|| / ||theirs||
