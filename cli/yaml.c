@@ -43,6 +43,7 @@ static bool refuse(reader *r, size_t line, const char *format, ...)
         r->problem, YAML_PROBLEM_BYTES, "%s, line %zu: ", r->path, line);
     va_list arguments;
     va_start(arguments, format);
+    // NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): the line above does
     vsnprintf(r->problem + used, YAML_PROBLEM_BYTES - (size_t)used, format,
         arguments);
     va_end(arguments);

@@ -20,7 +20,9 @@ static void keep(const char *format, va_list arguments, const char *suffix)
     // Names of files and words from elsewhere stand in it: it stays one line,
     // and gives a terminal no commands.
     for (char *at = fresh; *at != '\0'; at++) {
-        *at = (*at > 0 && *at < ' ') || *at == 0x7f ? '?' : *at;
+        if ((*at > 0 && *at < ' ') || *at == 0x7f) {
+            *at = '?';
+        }
     }
     memcpy(text, fresh, sizeof(text));
 }

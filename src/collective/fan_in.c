@@ -2,6 +2,7 @@
 
 #include "collective/fan_in.h"
 
+#include "base/check.h"
 #include "kernel/narrow.h"
 #include "kernel/reduce.h"
 #include "state/tree.h"
@@ -83,7 +84,8 @@ static void add(const cadre_fan_in *f, node *pair, bool is_last, size_t count)
 // Adds up all that the ranks bring.
 static const void *add_up(const cadre_fan_in *f, size_t count)
 {
-    node nodes[CADRE_TREE_DEPTH];
+    CADRE_ASSERT(f->world_size > 0);
+    node nodes[CADRE_TREE_DEPTH] = {{0}};
     cadre_tree tree = {0};
     cadre_tree_pair pair;
     for (int r = 0; r < f->world_size; r++) {

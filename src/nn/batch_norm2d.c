@@ -102,9 +102,9 @@ CADRE_VECTOR_BODY void measure_body(
         sum.of[j] += x[i + j];
     }
     join(&sum, block);
-    const float pixels = (float)(n / block);
+    const int64_t pixels = n / block;
     for (int c = 0; c < block; c++) {
-        mean[c] = sum.of[c] / pixels;
+        mean[c] = sum.of[c] / (float)pixels;
     }
 
     lanes center;
@@ -181,9 +181,15 @@ CADRE_VECTOR_BODY float masked(
     return relu && scaled(f, x, j, false) <= 0.0f ? 0.0f : dy;
 }
 
+// What a tile adds to the channels' gradients: the sums of dy, and of
+// dy (x - mean).
+typedef struct addends {
+    float sum[WIDEST_BLOCK];
+    float product[WIDEST_BLOCK];
+} addends;
+
 CADRE_VECTOR_BODY void add_tile(const factors *f, const float *restrict x,
-    const float *restrict dy, int64_t n, int block, bool relu, float *sum,
-    float *product)
+    const float *restrict dy, int64_t n, int block, bool relu, addends *out)
 {
     lanes s = {{0}};
     lanes p = {{0}};
@@ -203,26 +209,25 @@ CADRE_VECTOR_BODY void add_tile(const factors *f, const float *restrict x,
     join(&s, block);
     join(&p, block);
     for (int c = 0; c < block; c++) {
-        sum[c] = s.of[c];
-        product[c] = p.of[c];
+        out->sum[c] = s.of[c];
+        out->product[c] = p.of[c];
     }
 }
 
-// The sums of dy, and of dy (x - mean).
 CADRE_VECTOR_BODY void add_gradients_body(const factors *f,
     const float *restrict x, const float *restrict dy, int64_t n, int block,
-    bool relu, float *sum, float *product)
+    bool relu, addends *out)
 {
     if (relu) {
-        add_tile(f, x, dy, n, block, true, sum, product);
+        add_tile(f, x, dy, n, block, true, out);
     } else {
-        add_tile(f, x, dy, n, block, false, sum, product);
+        add_tile(f, x, dy, n, block, false, out);
     }
 }
 CADRE_VECTOR(add_gradients,
     (const factors *f, const float *restrict x, const float *restrict dy,
-        int64_t n, int block, bool relu, float *sum, float *product),
-    (f, x, dy, n, block, relu, sum, product));
+        int64_t n, int block, bool relu, addends *out),
+    (f, x, dy, n, block, relu, out));
 
 CADRE_VECTOR_BODY float descended(
     const factors *f, float x, float dy, int j, bool relu)
@@ -386,14 +391,13 @@ static void add_block(const cadre_layer_call *call, int64_t b)
     factors f;
     find_factors(call, b, &f);
     for (int64_t row = 0; row < call->x.rows; row++) {
-        float sum[WIDEST_BLOCK];
-        float product[WIDEST_BLOCK];
+        addends tile;
         add_gradients[isa](&f, cadre_matrix_view_row(call->x, row) + b * n,
             cadre_matrix_view_row(call->dy, row) + b * n, n, block,
-            plan->then_relu, sum, product);
+            plan->then_relu, &tile);
         for (int c = 0; c < block; c++) {
-            sums[c] += (double)sum[c];
-            products[c] += (double)product[c];
+            sums[c] += (double)tile.sum[c];
+            products[c] += (double)tile.product[c];
         }
     }
     for (int c = 0; c < channels_in(plan, b); c++) {

@@ -68,6 +68,7 @@ static void insert(
 
 cadre_status cadre_lifetimes_place(cadre_lifetime *all, size_t n, size_t *count)
 {
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): of a pointer it is meant
     cadre_lifetime **order = cadre_alloc_array(2 * n, sizeof(*order));
     if (order == NULL) {
         return CADRE_ERR_NO_MEMORY;

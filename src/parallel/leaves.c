@@ -448,7 +448,8 @@ bool cadre_leaves_block_closed(cadre_leaves *leaves, int round)
 // The window that holds, or will hold, the node of a round's block; mu is held.
 static int node_window(const cadre_leaves *leaves, int round)
 {
-    return leaves->slots[round * leaves->dealing.block].window;
+    const int64_t first = (int64_t)round * leaves->dealing.block;
+    return leaves->slots[first].window;
 }
 
 float *cadre_leaves_node(cadre_leaves *leaves, int round, int bucket)
@@ -458,7 +459,7 @@ float *cadre_leaves_node(cadre_leaves *leaves, int round, int bucket)
     int window = node_window(leaves, round);
     if (window >= 0) {
         const cadre_window *w = &leaves->windows[window];
-        int level = w->level[bucket];
+        const int8_t level = w->level[bucket];
         bool whole = level >= 0 && 1 << level >= block_leaves(leaves, round);
         grads = whole ? w->grads : NULL;
     }

@@ -52,7 +52,8 @@ static void set_up_buffers(circle *c, int r)
     size_t nbytes = COUNT * bytes_of(c);
     c->inputs[r] = cadre_alloc(nbytes);
     c->results[r] = cadre_alloc(nbytes);
-    assert_true(c->inputs[r] != NULL && c->results[r] != NULL);
+    assert_non_null(c->inputs[r]);
+    assert_non_null(c->results[r]);
     reference_fill(c->call.dtype, (uint32_t)r, c->inputs[r], COUNT);
     bool gathers = c->call.operation == CADRE_OP_ALLGATHER;
     size_t at = gathers ? c->offsets[r] * bytes_of(c) : 0;

@@ -28,6 +28,7 @@ static const char *read_text(const char *line, uint8_t *text, size_t *nbytes)
 {
     for (*nbytes = 0; *line != ' ' && *line != '\n'; line += 2) {
         unsigned byte;
+        // NOLINTNEXTLINE(cert-err34-c): the file is our own
         assert_int_equal(sscanf(line, "%2x", &byte), 1);
         assert_in_range(*nbytes, 0, MOST_TEXT - 1);
         text[(*nbytes)++] = (uint8_t)byte;

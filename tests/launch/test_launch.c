@@ -141,7 +141,7 @@ static void run_bound(job *j, int n_ranks, int threads, cadre_bind bind)
 static void binds_ranks_to_cores_of_their_own(void **state)
 {
     (void)state;
-    int cores[2];
+    int cores[2] = {0};
     int n = first_cores(cores, 2);
     if (n < 2) {
         skip();

@@ -77,7 +77,7 @@ static void start_small(training *t, builder build, int width, int64_t side)
 static double step_of_pictures(void *ctx, training *t, int step)
 {
     const int *side = ctx;
-    size_t count = (size_t)(PICTURES * 3 * *side * *side);
+    size_t count = (size_t)PICTURES * 3 * (size_t)*side * (size_t)*side;
     float *x = floats(count);
     int32_t labels[PICTURES];
     formula_fill(FORMULA_X + 256 * (uint32_t)step, count, 1.0f, x);
@@ -113,7 +113,7 @@ static void check_losses(const char *kind, builder build, int width, int side)
 {
     training t;
     start_small(&t, build, width, side);
-    size_t count = (size_t)(PICTURES * 3 * side * side);
+    size_t count = (size_t)PICTURES * 3 * (size_t)side * (size_t)side;
     float *x = floats(count);
     int32_t labels[PICTURES];
     float losses[PICTURES];

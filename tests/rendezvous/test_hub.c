@@ -128,7 +128,10 @@ static cadre_hub *join_four(bool launched, const char *names, const char *want)
     static char texts[4][2];
     cadre_hub *hub = new_hub(4, launched);
     for (int r = 0; r < 4; r++) {
-        texts[r][0] = names[r] == '-' ? '\0' : names[r];
+        texts[r][0] = names[r];
+        if (names[r] == '-') {
+            texts[r][0] = '\0';
+        }
         machines[r] = texts[r];
         wishes[r] = want[r] == 's'   ? CADRE_LINK_SHM
                     : want[r] == 't' ? CADRE_LINK_TCP

@@ -42,7 +42,7 @@ static bool fill_disk(void)
             dirfd(open_files), e->d_name, target, sizeof(target) - 1);
         if (strstr(target, folder) != NULL &&
             strstr(target, "tfevents") != NULL) {
-            done = dup2(full, atoi(e->d_name)) >= 0;
+            done = dup2(full, (int)strtol(e->d_name, NULL, 10)) >= 0;
         }
     }
     if (open_files != NULL) {

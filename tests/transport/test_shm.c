@@ -755,7 +755,8 @@ static void meet_often(cadre_group *g, void *ctx)
     }
     RANK_OK(cadre_allreduce(g, sums, sums, COUNT, CADRE_F32, CADRE_SUM, NULL));
     int n = cadre_world_size(g);
-    RANK_CHECK(sums[COUNT - 1] == (float)(n * (n - 1) / 2));
+    const int sum = n * (n - 1) / 2;
+    RANK_CHECK(sums[COUNT - 1] == (float)sum);
 }
 
 static void more_ranks_than_cores_work(void **state)
