@@ -10,12 +10,13 @@
 #include "data/tokenizer.h"
 #include "data/tokens.h"
 #include <inttypes.h>
-#include <unistd.h>
+#include <string.h>
 
 typedef struct token_text {
     cadre_dataset base;
     cadre_tokens tokens; // of both splits
     int64_t first;       // of this split
+    char file[];         // where they may come from, if they do from one
 } token_text;
 
 static token_text *as_token_text(cadre_dataset *dataset)
@@ -165,9 +166,9 @@ static cadre_status read_token_text(
     return most < vocabulary
                ? CADRE_OK
                : cadre_fail(CADRE_ERR_CORRUPT,
-                     "the file of tokens is damaged: it has token %" PRIu32
+                     "'%s' is a damaged file of tokens: it has token %" PRIu32
                      ", of %" PRIu32,
-                     most, vocabulary);
+                     t->file, most, vocabulary);
 }
 
 static const cadre_dataset_ops token_text_ops = {
@@ -202,10 +203,15 @@ static cadre_status cut(token_text *t, const cadre_dataset_options *options)
 cadre_status cadre_token_text_open(
     const cadre_dataset_options *options, cadre_dataset **out)
 {
-    token_text *t = cadre_alloc(sizeof(*t));
+    const char *file = options->cache != NULL  ? options->cache
+                       : options->path != NULL ? options->path
+                                               : "";
+    size_t nbytes = strlen(file) + 1;
+    token_text *t = cadre_alloc(sizeof(*t) + nbytes);
     if (t == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
+    memcpy(t->file, file, nbytes);
     cadre_status status = find_tokens(options, &t->tokens);
     if (status == CADRE_OK) {
         status = cut(t, options);
