@@ -68,7 +68,7 @@ static int generate(const cadre_generate_options *options, const char *folder)
 {
     char file[CADRE_PATH_BYTES];
     char model[CADRE_PATH_BYTES];
-    char problem[YAML_PROBLEM_BYTES] = "the folder's name is too long";
+    char problem[YAML_PROBLEM_BYTES] = "the folder's name is empty or too long";
     cadre_train_config config;
     if (!run_folder_path(folder, "config.yaml", file) ||
         !run_folder_path(folder, "model.safetensors", model) ||

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "data/tokens.h"
 #include "train/config.h"
 #include <assert.h>
 
@@ -137,6 +138,22 @@ int cadre_task_numbers(const cadre_task *task)
                : cadre_tokenizer_vocabulary(task->tokenizer);
 }
 
+// What makes text of the tokens that were learned.
+static cadre_status open_tokenizer(
+    const cadre_train_config *config, cadre_task *task)
+{
+    if (config->data_tokenizer[0] != '\0') {
+        return cadre_tokenizer_open(config->data_tokenizer, &task->tokenizer);
+    }
+    return cadre_tokens_are_in(config->data_path)
+               ? cadre_fail(CADRE_ERR_INVALID_ARG,
+                     "the run learned '%s', a file of tokens: data.tokenizer "
+                     "in its config.yaml has to name the folder of their "
+                     "tokenizer",
+                     config->data_path)
+               : CADRE_OK;
+}
+
 static cadre_status open_writer(
     cadre_group *world, const cadre_train_config *config, cadre_task *task)
 {
@@ -153,10 +170,7 @@ static cadre_status open_writer(
     }
     CADRE_TRY(cadre_recipe_check_size(task->recipe, config));
     const cadre_shape text = {1, 1, 1, 1, config->model_context};
-    if (config->data_tokenizer[0] != '\0') {
-        CADRE_TRY(
-            cadre_tokenizer_open(config->data_tokenizer, &task->tokenizer));
-    }
+    CADRE_TRY(open_tokenizer(config, task));
     return lay_out(world, config, text, cadre_task_numbers(task), task);
 }
 

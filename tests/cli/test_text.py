@@ -16,6 +16,18 @@ SIZE = ("model.layers=2", "model.width=24", "model.heads=2", "model.context=16",
         "optim.lr=0.01")
 
 
+def make_tokenizer(folder):
+    """GPT-2's two files: a token for each byte, and one for "th"."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in plain]
+    letters = [*map(chr, plain), *(chr(256 + i) for i in range(len(others)))]
+    folder.mkdir()
+    (folder / "vocab.json").write_text(json.dumps(
+        {letter: i for i, letter in enumerate([*letters, "th"])}))
+    (folder / "merges.txt").write_text("t h\n")
+    return folder
+
+
 class Text(harness.CommandTest):
     @classmethod
     def setUpClass(cls):
@@ -156,6 +168,7 @@ class Text(harness.CommandTest):
         self.refused(2, "--prompt", "generate", out, "--prompt", "")
         self.refused(2, "one run", "generate", *prompt)
         self.refused(2, "none", "generate", "none", *prompt)
+        self.refused(2, "is empty", "generate", "", *prompt)
         self.refused(2, "learns no text", "generate", images, *prompt)
         bert, _ = self.gpt(steps=1, recipe="bert-kjv")
         self.refused(2, "fill gaps", "generate", bert, *prompt)
@@ -167,6 +180,21 @@ class Text(harness.CommandTest):
         self.refused(4, "model.safetensors", "generate", out, *prompt)
         path.unlink()
         self.refused(2, "model.safetensors", "generate", out, *prompt)
+
+    def test_a_file_of_tokens_names_no_tokenizer(self):
+        tokenizer = make_tokenizer(self.folder / "tokenizer")
+        tokens = self.folder / "tokens"
+        cut = ("--set", f"data.tokenizer={tokenizer}")
+        out, wanted = self.gpt(*cut, "--set", f"data.cache={tokens}", steps=2)
+        written = self.generate(out, "--prompt", "In", "--length", 20)
+        alone, found = self.gpt("--set", f"data.path={tokens}", steps=2)
+        self.assertEqual(found["params_hash"], wanted["params_hash"])
+        prompt = ("--prompt", "In", "--length", 20)
+        self.refused(2, "data.tokenizer", "generate", alone, *prompt)
+        config = alone / "config.yaml"
+        config.write_text(config.read_text().replace(
+            "tokenizer: ''", f"tokenizer: '{tokenizer}'"))
+        self.assertEqual(self.generate(alone, *prompt), written)
 
     def test_text_that_makes_no_sense_is_refused(self):
         for keys, words in (
