@@ -198,7 +198,9 @@ static void describe(const key *k, char *text, size_t nbytes)
     case KEY_CHOICE:
     case KEY_WORD:
     case KEY_FOLD:
-        text[0] = '\0';
+        // A recipe's name is none of some words that are known here.
+        snprintf(text, nbytes, "%s",
+            k->choices == NULL ? "as `cadre train --list` shows" : "");
         for (const choice *c = k->choices; c != NULL && c->word != NULL; c++) {
             if (!c->unbuilt && used < nbytes) {
                 used += (size_t)snprintf(text + used, nbytes - used, "%s%s",

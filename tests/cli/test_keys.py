@@ -213,6 +213,8 @@ class Keys(harness.CommandTest):
         for key in ("optim.lr = 0.001", "parallel.fold = deferred",
                     "checkpoint.every"):
             self.assertIn(key, listed)
+        for line in listed.splitlines():
+            self.assertFalse(line.endswith(": "), line)
         self.assertIn("mlp-fashion", self.cadre("train", "--list").stdout)
 
 
