@@ -8,10 +8,17 @@
 // rank, thread or pass computes it, nor how images lie in memory.  So backward
 // draws the same numbers again instead of keeping them.
 
+#include "base/check.h"
 #include "base/fail.h"
-#include "base/random.h"
+#include "kernel/draw.h"
+#include "kernel/vector.h"
 #include "nn/layer.h"
-#include <math.h>
+#include <string.h>
+
+// Element e of a row, counted channel by channel, takes word e % 4 of counter
+// e / 4.  What is drawn at once is for a group of elements that lie side by side
+// in memory: the next few of a row or of each channel of a block.
+enum { WORDS = 4, COUNTERS = 32, GROUP = WORDS * COUNTERS };
 
 static cadre_status plan_dropout(
     const cadre_layer *layer, cadre_layer_plan *plan)
@@ -35,62 +42,119 @@ static uint64_t key_of(const cadre_layer_call *call)
     return (uint64_t)words[0] << 32 | words[1];
 }
 
-// Where channel c of a sample's first pixel lies.
-static int64_t place_of(cadre_shape s, int64_t c)
-{
-    return c / s.block * s.height * s.width * s.block + c % s.block;
-}
+// What all rows of a call have in common.  A row that does not lie in blocks is
+// one channel.
+typedef struct dropping {
+    uint64_t key;
+    float rate;
+    int64_t channels;
+    int64_t block;
+    int64_t pixels; // of a channel
+    // Where the words of a group are, in the order of its elements in memory:
+    // among those of a draw and, since a channel may begin amid a counter, of
+    // the next.
+    int at[GROUP];
+} dropping;
 
-static void clear_places_without_channel(cadre_shape s, float *y)
+static void find_words(dropping *d)
 {
-    for (int64_t c = s.channels; c < cadre_shape_blocks(s) * s.block; c++) {
-        for (int64_t p = 0; p < s.height * s.width; p++) {
-            y[place_of(s, c) + p * s.block] = 0.0f;
+    // So all blocks begin with a counter's first word.
+    CADRE_ASSERT(d->block == 1 || d->block % WORDS == 0);
+    CADRE_ASSERT(COUNTERS % d->block == 0);
+    const int block = (int)d->block;
+    for (int p = 0; p < GROUP / block; p++) {
+        for (int j = 0; j < block; j++) {
+            int element = (int)(j * d->pixels % WORDS) + p;
+            int i = element / WORDS * block + j;
+            d->at[p * block + j] = i / COUNTERS * GROUP +
+                                   element % WORDS * COUNTERS + i % COUNTERS;
         }
     }
 }
 
-// Element e = c * pixels + p of a sample lies at channel c's place.
-static void drop(const cadre_layer_plan *plan, uint64_t key, uint32_t sample,
-    const float *x, float *y)
+static dropping dropping_of(const cadre_layer_call *call)
 {
-    const cadre_shape s = plan->in;
-    const int64_t pixels = s.height * s.width;
-    const float scale = 1.0f / (1.0f - plan->rate);
-    uint32_t words[4];
-    uint64_t e = 0;
-    for (int64_t c = 0; c < s.channels; c++) {
-        int64_t first = place_of(s, c);
-        for (int64_t p = 0; p < pixels; p++, e++) {
-            if (e % 4 == 0) {
-                cadre_random_words(
-                    key, CADRE_STREAM_DROPOUT, sample, e / 4, words);
-            }
-            bool stays = cadre_random_unit(words[e % 4]) >= plan->rate;
-            int64_t at = first + p * s.block;
-            y[at] = stays ? x[at] * scale : 0.0f;
-        }
-    }
-    clear_places_without_channel(s, y);
+    const cadre_shape s = call->plan->in;
+    const bool row = s.block == 1;
+    dropping d = {
+        .key = key_of(call),
+        .rate = call->plan->rate,
+        .channels = row ? 1 : s.channels,
+        .block = s.block,
+        .pixels = row ? cadre_shape_elements(s) : s.height * s.width,
+    };
+    find_words(&d);
+    return d;
 }
 
-static void drop_all(
-    const cadre_layer_call *call, cadre_matrix_view x, cadre_matrix y)
+// The first counters of each channel of the block that begins with channel c.
+static void find_counters(const dropping *d, int64_t c, uint64_t b[COUNTERS])
 {
-    uint64_t key = key_of(call);
+    for (int64_t i = 0; i < COUNTERS; i++) {
+        b[i] = i < d->block ? (uint64_t)((c + i) * d->pixels / WORDS)
+                            : b[i - d->block] + 1;
+    }
+}
+
+static void draw_next(const dropping *d, uint32_t sample, uint64_t b[COUNTERS],
+    uint32_t words[GROUP])
+{
+    const uint64_t step = (uint64_t)(COUNTERS / d->block);
+    cadre_draw(d->key, CADRE_STREAM_DROPOUT, sample, b, COUNTERS, words);
+    for (int i = 0; i < COUNTERS; i++) {
+        b[i] += step;
+    }
+}
+
+CADRE_VECTOR_BODY void drop_group_body(float *restrict y,
+    const uint32_t *restrict words, const int *restrict at, float rate,
+    int64_t n)
+{
+    const float scale = 1.0f / (1.0f - rate);
+    for (int64_t i = 0; i < n; i++) {
+        float kept = y[i] * scale;
+        y[i] = cadre_random_unit(words[at[i]]) >= rate ? kept : 0.0f;
+    }
+}
+CADRE_VECTOR(drop_group,
+    (float *restrict y, const uint32_t *restrict words, const int *restrict at,
+        float rate, int64_t n),
+    (y, words, at, rate, n));
+
+// y is the block's first element.
+static void drop_block(const dropping *d, uint32_t sample, int64_t c, float *y)
+{
+    const cadre_isa isa = cadre_isa_in_use();
+    const int64_t count = d->pixels * d->block;
+    uint64_t b[COUNTERS];
+    uint32_t words[2 * GROUP];
+    find_counters(d, c, b);
+    draw_next(d, sample, b, words);
+    for (int64_t i = 0; i < count; i += GROUP) {
+        int64_t n = count - i < GROUP ? count - i : GROUP;
+        draw_next(d, sample, b, words + GROUP);
+        drop_group[isa](y + i, words, d->at, d->rate, n);
+        memcpy(words, words + GROUP, GROUP * sizeof(*words));
+    }
+}
+
+static void drop_all(const cadre_layer_call *call, cadre_matrix y)
+{
+    const dropping d = dropping_of(call);
     int64_t first = call->pass->first_sample * cadre_shape_rows(call->plan->in);
     for (int64_t n = 0; n < y.rows; n++) {
-        drop(call->plan, key, (uint32_t)(first + n),
-            cadre_matrix_view_row(x, n), cadre_matrix_row(y, n));
+        for (int64_t c = 0; c < d.channels; c += d.block) {
+            drop_block(&d, (uint32_t)(first + n), c,
+                cadre_matrix_row(y, n) + c * d.pixels);
+        }
     }
 }
 
 static cadre_status forward(const cadre_layer_call *call, cadre_matrix y)
 {
-    if (call->pass == NULL) {
-        cadre_matrix_copy(call->x, y);
-    } else {
-        drop_all(call, call->x, y);
+    cadre_matrix_copy(call->x, y);
+    if (call->pass != NULL) {
+        drop_all(call, y);
     }
     return CADRE_OK;
 }
@@ -98,7 +162,8 @@ static cadre_status forward(const cadre_layer_call *call, cadre_matrix y)
 static cadre_status input_gradient(
     const cadre_layer_call *call, cadre_matrix dx)
 {
-    drop_all(call, call->dy, dx);
+    cadre_matrix_copy(call->dy, dx);
+    drop_all(call, dx);
     return CADRE_OK;
 }
 

@@ -4,10 +4,11 @@
 // pooling does with equal elements.
 
 #include "base/alloc.h"
+#include "base/random.h"
 #include "base/thread.h"
 #include "nn/formula.h"
 #include "nn/layer.h"
-#include "support/check.h"
+#include "support/isa.h"
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -281,6 +282,64 @@ static void drop_ones(
     cadre_free(m.data);
 }
 
+// Element e of a row takes word e % 4 of counter e / 4, forward and backward.
+static void check_dropped(cadre_shape shape)
+{
+    enum { ROWS = 2 };
+    const cadre_pass pass = {
+        .n_samples = ROWS, .first_sample = 3, .seed = 1, .step = 2};
+    const cadre_layer_plan plan = {
+        .ops = &cadre_dropout, .in = shape, .rate = 0.3f, .number = 4};
+    uint32_t key[4];
+    cadre_random_words(1, CADRE_STREAM_DROPOUT, 4, 2, key);
+    const int64_t columns = cadre_shape_columns(shape);
+    const size_t count = (size_t)(ROWS * columns);
+    float *x = floats(count);
+    formula_fill(FORMULA_X, count, 1.0f, x);
+    const cadre_matrix from = {x, ROWS, columns, columns};
+    const cadre_matrix y = {floats(count), ROWS, columns, columns};
+    const cadre_matrix dx = {floats(count), ROWS, columns, columns};
+    const cadre_layer_call call = {.plan = &plan,
+        .x = cadre_matrix_read(from),
+        .dy = cadre_matrix_read(from),
+        .pass = &pass};
+    CHECK_OK(cadre_dropout.forward(&call, y));
+    CHECK_OK(cadre_dropout.input_gradient(&call, dx));
+    const int64_t pixels = shape.height * shape.width;
+    for (int64_t i = 0; i < ROWS * cadre_shape_elements(shape); i++) {
+        int64_t n = i / cadre_shape_elements(shape);
+        int64_t e = i % cadre_shape_elements(shape);
+        int64_t c = e / pixels;
+        uint32_t words[4];
+        cadre_random_words((uint64_t)key[0] << 32 | key[1],
+            CADRE_STREAM_DROPOUT, (uint32_t)(3 + n), (uint64_t)(e / 4), words);
+        int64_t at = n * columns + c / shape.block * pixels * shape.block +
+                     e % pixels * shape.block + c % shape.block;
+        float wanted = cadre_random_unit(words[e % 4]) >= 0.3f
+                           ? x[at] * (1.0f / (1.0f - 0.3f))
+                           : 0.0f;
+        assert_true(y.data[at] == wanted);
+        assert_true(dx.data[at] == wanted);
+    }
+    cadre_free(x);
+    cadre_free(y.data);
+    cadre_free(dx.data);
+}
+
+static void dropout_takes_the_word_of_each_element(void **state)
+{
+    use_isa(state);
+    for (int64_t n = 1; n <= 300; n += 1 + n / 8) {
+        check_dropped((cadre_shape){n, 1, 1, 1, 0});
+    }
+    for (int64_t block = 1; block <= 16; block = block == 1 ? 8 : 2 * block) {
+        for (int64_t pixels = 1; pixels <= 70; pixels += 1 + pixels / 8) {
+            check_dropped((cadre_shape){13, 1, pixels, block, 0});
+            check_dropped((cadre_shape){32, pixels, 3, block, 0});
+        }
+    }
+}
+
 static void dropout_follows_the_counters(void **state)
 {
     (void)state;
@@ -407,6 +466,7 @@ int main(void)
         CASE(allocates_nothing_in_a_pass),
         CASE(every_allocation_may_fail),
         CASE(gradients_are_those_of_the_loss),
+        ON_EVERY_ISA(dropout_takes_the_word_of_each_element),
         cmocka_unit_test(dropout_follows_the_counters),
         cmocka_unit_test(a_prediction_drops_nothing),
         cmocka_unit_test(the_first_of_equal_elements_takes_the_gradient),

@@ -69,6 +69,7 @@ static const subject subjects[] = {
     {.layer = {.kind = "gelu"}, .in = IMAGE(16)},
     {.layer = {.kind = "silu"}, .in = IMAGE(8)},
     {.layer = {.kind = "dropout", .rate = 0.4f}, .in = ROW(333)},
+    {.layer = {.kind = "dropout", .rate = 0.4f}, .in = IMAGE(8)},
     {.layer = {.kind = "dropout", .rate = 0.4f}, .in = IMAGE(16)},
     {.layer = {.kind = "residual"}, .in = ROW(333)},
     {.layer = {.kind = "add"}, .in = ROW(333)},
