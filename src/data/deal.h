@@ -16,7 +16,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** The sample at a position of an epoch; position and result in [0, n). */
+/**
+ * The samples at count positions of an epoch, from first on; positions and
+ * results in [0, n).  Sixteen or more at once take a fraction of the time.
+ */
+void cadre_deal_samples(uint64_t seed, int64_t epoch, int64_t n_samples,
+    int64_t first, int64_t count, int64_t *samples);
+
+/** The sample at one position. */
 int64_t cadre_deal_sample(
     uint64_t seed, int64_t epoch, int64_t n_samples, int64_t position);
 

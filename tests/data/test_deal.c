@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "data/deal.h"
-#include "support/check.h"
+#include "support/isa.h"
 #include <string.h>
 
 // Every position once, every sample once.
@@ -47,6 +47,65 @@ static void large_sets_stay_in_range(void **state)
             int64_t sample = cadre_deal_sample(9, 0, sizes[i], sizes[i] - back);
             assert_true(sample >= 0 && sample < sizes[i]);
         }
+    }
+}
+
+// A run's models rest on them.
+static void some_samples_are_known(void **state)
+{
+    use_isa(state);
+    static const struct {
+        uint64_t seed;
+        int64_t epoch;
+        int64_t n_samples;
+        int64_t position;
+        int64_t sample;
+    } known[] = {
+        {1, 0, 60000, 0, 24659},
+        {1, 0, 60000, 59999, 48350},
+        {1, 1, 60000, 0, 1035},
+        {UINT64_MAX, 7, 65537, 65536, 60996},
+        {9, 0, 5, 3, 3},
+        {9, 0, INT64_C(1) << 40, 12345, INT64_C(149272543025)},
+    };
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        assert_int_equal(cadre_deal_sample(known[i].seed, known[i].epoch,
+                             known[i].n_samples, known[i].position),
+            known[i].sample);
+    }
+}
+
+// From every position of a run, as many as are left of it and fewer.
+static void check_dealt_together(int64_t n_samples, int64_t first, int64_t n)
+{
+    enum { MOST = 150 };
+    int64_t alone[MOST];
+    for (int64_t i = 0; i < n; i++) {
+        alone[i] = cadre_deal_sample(3, 4, n_samples, first + i);
+    }
+    for (int64_t from = 0; from < n; from++) {
+        for (int64_t count = 0; count <= n - from; count += 1 + count / 9) {
+            int64_t together[MOST + 1];
+            together[count] = -7;
+            cadre_deal_samples(3, 4, n_samples, first + from, count, together);
+            assert_memory_equal(
+                together, alone + from, (size_t)count * sizeof(*together));
+            assert_int_equal(together[count], -7);
+        }
+    }
+}
+
+static void samples_are_dealt_together_as_alone(void **state)
+{
+    use_isa(state);
+    const int64_t small[] = {1, 2, 5};
+    for (int i = 0; i < 3; i++) {
+        check_dealt_together(small[i], 0, small[i]);
+    }
+    const int64_t large[] = {60000, 65536, 65537};
+    for (int i = 0; i < 3; i++) {
+        check_dealt_together(large[i], 0, 150);
+        check_dealt_together(large[i], large[i] - 131, 131);
     }
 }
 
@@ -144,6 +203,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_order_is_a_permutation),
         cmocka_unit_test(large_sets_stay_in_range),
+        ON_EVERY_ISA(some_samples_are_known),
+        ON_EVERY_ISA(samples_are_dealt_together_as_alone),
         cmocka_unit_test(seed_and_epoch_change_the_order),
         cmocka_unit_test(orders_are_well_mixed),
         cmocka_unit_test(batches_tile_an_epoch),
