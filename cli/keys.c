@@ -101,6 +101,7 @@ static const key keys[] = {
     {"data.tokenizer", KEY_PATH, AT(data_tokenizer), .help = "its folder; '': a text's bytes"},
     {"data.cache", KEY_PATH, AT(data_cache), .help = "file where a text's tokens are kept"},
     {"data.drop_last", KEY_FLAG, AT(data_drop_last), .help = "drop an epoch's short last batch"},
+    {"data.in_memory", KEY_FLAG, AT(data_in_memory), .help = "training images; Fashion-MNIST only"},
     {"data.side", KEY_INT, AT(data_side), 0, 1024, .help = "pixels of an image's side; folders only"},
     {"data.augment", KEY_FLAG, AT(data_augment), .help = "random parts of images; folders only"},
     {"data.damaged", KEY_CHOICE, AT(data_damaged), .choices = damages, .help = "images of a folder"},

@@ -53,6 +53,7 @@ typedef struct cadre_train_config {
     char data_tokenizer[CADRE_PATH_BYTES]; // data.tokenizer; "": bytes
     char data_cache[CADRE_PATH_BYTES];     // data.cache; "": none
     bool data_drop_last;                   // data.drop_last
+    bool data_in_memory;                   // data.in_memory; never bits
     int data_side;                         // data.side; 0: no folder of images
     bool data_augment;                     // data.augment
     cadre_damaged data_damaged;            // data.damaged

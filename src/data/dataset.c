@@ -36,6 +36,14 @@ cadre_status cadre_dataset_read(
     return dataset->ops->read(dataset, place, x, labels);
 }
 
+void cadre_dataset_expect(const cadre_dataset *dataset, cadre_place place)
+{
+    CADRE_ASSERT(place.sample >= 0 && place.sample < dataset->n_samples);
+    if (dataset->ops->expect != NULL) {
+        dataset->ops->expect(dataset, place);
+    }
+}
+
 void cadre_dataset_close(cadre_dataset *dataset)
 {
     if (dataset != NULL) {

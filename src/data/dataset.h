@@ -30,6 +30,7 @@ typedef struct cadre_dataset_options {
     uint64_t seed;     // of augmentation
     const char *tokenizer; // of text: its folder; NULL: bytes
     const char *cache;     // of text: a file for its tokens; NULL: none
+    bool in_memory; // of fashion: samples are held there, not read from a file
 } cadre_dataset_options;
 
 /** Which sample is read, and in which pass over the data. */
@@ -45,6 +46,8 @@ typedef struct cadre_dataset_ops {
     const char *default_path; // NULL: open knows what to do without
     cadre_status (*open)(
         const cadre_dataset_options *options, cadre_dataset **out);
+    /** A sample is read soon; NULL if nothing is gained by knowing. */
+    void (*expect)(const cadre_dataset *dataset, cadre_place place);
     /** Writes a sample, sample_elements floats, and its labels. */
     cadre_status (*read)(const cadre_dataset *dataset, cadre_place place,
         float *x, int32_t *labels);
@@ -102,6 +105,10 @@ cadre_status cadre_dataset_open(const char *kind,
  */
 cadre_status cadre_dataset_read(
     const cadre_dataset *dataset, cadre_place place, float *x, int32_t *labels);
+
+/** Says that a sample is read soon, so that its memory is on the way by then. */
+void cadre_dataset_expect(const cadre_dataset *dataset, cadre_place place);
+
 void cadre_dataset_close(cadre_dataset *dataset); // NULL is allowed
 
 #endif // CADRE_DATA_DATASET_H

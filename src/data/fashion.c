@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/hash.h"
 #include "data/idx_file.h"
+#include "data/sparse_rows.h"
 #include "kernel/vector.h"
 #include <stdio.h>
 
@@ -16,8 +17,10 @@ enum { MOST_SAMPLES = 1000000 };
 
 typedef struct fashion {
     cadre_dataset base;
-    cadre_idx_file images; // (n_samples, PIXELS), kept
-    uint8_t *labels;       // (n_samples)
+    cadre_idx_file images;   // (n_samples, PIXELS), kept, unless in_memory
+    cadre_sparse_rows *rows; // the same in memory; NULL: images are kept
+    uint8_t *labels;         // (n_samples)
+    bool in_memory;
 } fashion;
 
 static fashion *as_fashion(cadre_dataset *dataset)
@@ -59,6 +62,26 @@ static cadre_status take_labels(cadre_idx_file *file, fashion *f)
     return check_labels(file, f);
 }
 
+static cadre_status append_piece(
+    void *ctx, const uint8_t *piece, int64_t nbytes)
+{
+    return cadre_sparse_rows_append(ctx, piece, nbytes);
+}
+
+static cadre_status take_pixels(
+    cadre_idx_file *file, fashion *f, uint64_t *hash)
+{
+    int64_t n = f->base.n_samples;
+    if (f->in_memory) {
+        CADRE_TRY(cadre_sparse_rows_create(n, PIXELS, &f->rows));
+        return cadre_idx_each(file, n * PIXELS, append_piece, f->rows, hash);
+    }
+    CADRE_TRY(cadre_idx_keep(file, n * PIXELS, hash));
+    f->images = *file;
+    *file = (cadre_idx_file){0};
+    return CADRE_OK;
+}
+
 // After the labels: a count that matches theirs bounds what is unpacked.
 static cadre_status take_images(cadre_idx_file *file, fashion *f)
 {
@@ -75,10 +98,8 @@ static cadre_status take_images(cadre_idx_file *file, fashion *f)
             (long long)file->extents[0], (long long)n);
     }
     uint64_t hash;
-    CADRE_TRY(cadre_idx_keep(file, n * PIXELS, &hash));
+    CADRE_TRY(take_pixels(file, f, &hash));
     f->base.content_hash = cadre_hash(f->labels, (size_t)n, hash);
-    f->images = *file;
-    *file = (cadre_idx_file){0};
     return CADRE_OK;
 }
 
@@ -123,6 +144,7 @@ static void close_fashion(cadre_dataset *dataset)
 {
     fashion *f = as_fashion(dataset);
     cadre_idx_close(&f->images);
+    cadre_sparse_rows_destroy(f->rows);
     cadre_free(f->labels);
     cadre_free(f);
 }
@@ -142,6 +164,7 @@ static cadre_status open_fashion(
         .width = SIDE,
         .n_classes = CLASSES,
     };
+    f->in_memory = options->in_memory;
     cadre_status status =
         with_file(options, "labels-idx1-ubyte", 1, f, take_labels);
     if (status == CADRE_OK) {
@@ -169,15 +192,32 @@ CADRE_VECTOR(normalize,
     (float *restrict x, const uint8_t *restrict pixels, size_t count),
     (x, pixels, count));
 
+static void expect_fashion(const cadre_dataset *dataset, cadre_place place)
+{
+    const fashion *f = as_const_fashion(dataset);
+    __builtin_prefetch(&f->labels[place.sample]);
+    if (f->rows != NULL) {
+        cadre_sparse_rows_expect(f->rows, place.sample);
+    }
+}
+
+static cadre_status read_pixels(
+    const fashion *f, int64_t sample, uint8_t pixels[PIXELS])
+{
+    if (f->rows != NULL) {
+        cadre_sparse_rows_read(f->rows, sample, pixels);
+        return CADRE_OK;
+    }
+    return advise(
+        cadre_idx_read_at(&f->images, sample * PIXELS, pixels, PIXELS));
+}
+
 static cadre_status read_fashion(
     const cadre_dataset *dataset, cadre_place place, float *x, int32_t *label)
 {
     const fashion *f = as_const_fashion(dataset);
     uint8_t pixels[PIXELS];
-    // What the call below waits for is long enough for this to come, too.
-    __builtin_prefetch(&f->labels[place.sample]);
-    CADRE_TRY(advise(cadre_idx_read_at(
-        &f->images, place.sample * PIXELS, pixels, sizeof(pixels))));
+    CADRE_TRY(read_pixels(f, place.sample, pixels));
     normalize[cadre_isa_in_use()](x, pixels, PIXELS);
     *label = f->labels[place.sample];
     return CADRE_OK;
@@ -187,6 +227,7 @@ const cadre_dataset_ops cadre_fashion = {
     .kind = "fashion",
     .default_path = "/usr/share/datasets/fashion-mnist",
     .open = open_fashion,
+    .expect = expect_fashion,
     .read = read_fashion,
     .close = close_fashion,
 };

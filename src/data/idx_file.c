@@ -175,25 +175,10 @@ cadre_status cadre_idx_read(
     return read_end(file);
 }
 
-static cadre_status write_all(
-    int fd, int64_t at, const uint8_t *data, int64_t nbytes)
+cadre_status cadre_idx_each(cadre_idx_file *file, int64_t nbytes,
+    cadre_idx_taker *take, void *ctx, uint64_t *hash)
 {
-    for (int64_t done = 0; done < nbytes;) {
-        ssize_t n = pwrite(fd, data + done, (size_t)(nbytes - done), at + done);
-        if (n == 0 || (n < 0 && errno != EINTR)) {
-            return cadre_fail_errno(CADRE_ERR_IO, n == 0 ? EIO : errno,
-                "a file without a name takes no more");
-        }
-        done += n > 0 ? n : 0;
-    }
-    return CADRE_OK;
-}
-
-// Reads the elements piece by piece; each goes to unpacked, unless that is -1.
-static cadre_status take_pieces(
-    cadre_idx_file *file, int64_t nbytes, int unpacked, uint64_t *hash)
-{
-    // Written in large pieces, the file lies in large pieces of the page cache,
+    // Written in large pieces, a file lies in large pieces of the page cache,
     // where a read finds its place sooner.
     enum { PIECE = 1 << 20 };
     uint8_t *piece = cadre_alloc(PIECE);
@@ -206,8 +191,8 @@ static cadre_status take_pieces(
     for (int64_t at = 0; at < nbytes && status == CADRE_OK; at += count) {
         count = nbytes - at < PIECE ? nbytes - at : PIECE;
         status = read_all(file, piece, count);
-        if (status == CADRE_OK && unpacked >= 0) {
-            status = write_all(unpacked, at, piece, count);
+        if (status == CADRE_OK && take != NULL) {
+            status = take(ctx, piece, count);
         }
         sum = cadre_hash(piece, (size_t)count, sum);
     }
@@ -222,21 +207,43 @@ static void close_stream(cadre_idx_file *file)
     file->stream = NULL;
 }
 
+// A file that is written from its begin to its end.
+typedef struct target {
+    int fd;
+    int64_t end;
+} target;
+
+static cadre_status write_piece(void *ctx, const uint8_t *piece, int64_t nbytes)
+{
+    target *t = ctx;
+    for (int64_t done = 0; done < nbytes;) {
+        ssize_t n =
+            pwrite(t->fd, piece + done, (size_t)(nbytes - done), t->end);
+        if (n == 0 || (n < 0 && errno != EINTR)) {
+            return cadre_fail_errno(CADRE_ERR_IO, n == 0 ? EIO : errno,
+                "a file without a name takes no more");
+        }
+        done += n > 0 ? n : 0;
+        t->end += n > 0 ? n : 0;
+    }
+    return CADRE_OK;
+}
+
 static cadre_status unpack(cadre_idx_file *file, int64_t nbytes, uint64_t *hash)
 {
-    int unpacked = -1;
-    cadre_status status = cadre_unnamed_file_open(nbytes, &unpacked);
+    target t = {.fd = -1};
+    cadre_status status = cadre_unnamed_file_open(nbytes, &t.fd);
     if (status == CADRE_OK) {
-        status = take_pieces(file, nbytes, unpacked, hash);
+        status = cadre_idx_each(file, nbytes, write_piece, &t, hash);
     }
     if (status == CADRE_OK) {
         close(file->fd);
-        file->fd = unpacked;
+        file->fd = t.fd;
         file->first = 0;
         return CADRE_OK;
     }
-    if (unpacked >= 0) {
-        close(unpacked);
+    if (t.fd >= 0) {
+        close(t.fd);
     }
     return status != CADRE_ERR_IO
                ? status
@@ -247,8 +254,9 @@ static cadre_status unpack(cadre_idx_file *file, int64_t nbytes, uint64_t *hash)
 cadre_status cadre_idx_keep(
     cadre_idx_file *file, int64_t nbytes, uint64_t *hash)
 {
-    CADRE_TRY(gzdirect(file->stream) ? take_pieces(file, nbytes, -1, hash)
-                                     : unpack(file, nbytes, hash));
+    CADRE_TRY(gzdirect(file->stream)
+                  ? cadre_idx_each(file, nbytes, NULL, NULL, hash)
+                  : unpack(file, nbytes, hash));
     close_stream(file);
     return CADRE_OK;
 }

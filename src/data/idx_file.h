@@ -7,10 +7,10 @@
 //     extent in 32 bits, big-endian; then the elements, the last index fastest
 //
 // What the header says is checked against what the caller expects before it is
-// believed.  The elements are read once, or kept and read by place: then they
-// lie in the file itself or, if that is gzipped, in one without a name beside
-// it (base/unnamed_file.h), so that the system holds in memory what it has room
-// for.
+// believed.  The elements are read once, as a whole or in pieces, or kept and
+// read by place: then they lie in the file itself or, if that is gzipped, in one
+// without a name beside it (base/unnamed_file.h), so that the system holds in
+// memory what it has room for.
 //
 // Memory:  none for elements that are kept.
 // Threads: one thread at a time for each file; kept elements are read by any.
@@ -52,6 +52,19 @@ cadre_status cadre_idx_open(
  */
 cadre_status cadre_idx_read(
     cadre_idx_file *file, uint8_t *elements, int64_t nbytes);
+
+/** What happens to a piece of the elements, which are handed out in a line. */
+typedef cadre_status cadre_idx_taker(
+    void *ctx, const uint8_t *piece, int64_t nbytes);
+
+/**
+ * Hands out the elements, nbytes of them, at least 1, behind which the file must
+ * end; *hash becomes theirs.  take may be NULL.
+ *
+ * Errors: those of cadre_idx_read() and of take, CADRE_ERR_NO_MEMORY
+ */
+cadre_status cadre_idx_each(cadre_idx_file *file, int64_t nbytes,
+    cadre_idx_taker *take, void *ctx, uint64_t *hash);
 
 /**
  * Goes once through the elements, nbytes of them, at least 1, behind which the

@@ -9,7 +9,7 @@
 #include "state/leaf.h"
 #include <stdio.h>
 
-enum { SLOTS = 2, MOST_THREADS = 256 };
+enum { SLOTS = 2, MOST_THREADS = 256, MOST_OF_ERRAND = 16 };
 
 // One step's samples.  Blocks of leaves lie at fixed distances, so that a leaf
 // is found without a table; the leaves of a block, of which many may be empty,
@@ -139,11 +139,11 @@ typedef struct errand {
 // have some of a leaf, and a few times over.
 static errand take_errand(const cadre_loader *loader, slot *s, cursor *c)
 {
-    enum { SHARES = 8, MOST = 16 };
+    enum { SHARES = 8 };
     const int64_t left = c->end - c->next;
     int64_t n = left / (SHARES * loader->n_threads);
     n = n < 1 ? 1 : n;
-    n = n > MOST ? MOST : n;
+    n = n > MOST_OF_ERRAND ? MOST_OF_ERRAND : n;
     const errand e = {
         .slot = s,
         .first = c->next,
@@ -201,31 +201,37 @@ static void finish_errand(
     pthread_mutex_unlock(&loader->mu);
 }
 
-static cadre_status read_sample(
-    const cadre_loader *loader, const errand *e, int64_t i)
+static cadre_status do_errand(const cadre_loader *loader, const errand *e)
 {
     const cadre_loader_options *o = &loader->options;
     const cadre_dataset *dataset = o->dataset;
     const cadre_batch *batch = &e->slot->batch;
-    const cadre_place place = {
-        .epoch = batch->epoch,
-        .sample = cadre_deal_sample(o->seed, batch->epoch, dataset->n_samples,
-            batch->first + e->first + i),
-    };
-    return cadre_dataset_read(dataset, place,
-        e->slot->x + (e->at + i) * dataset->sample_elements,
-        e->slot->labels + (e->at + i) * cadre_dataset_labels(dataset));
+    cadre_place places[MOST_OF_ERRAND];
+    for (int64_t i = 0; i < e->n; i++) {
+        places[i] = (cadre_place){
+            .epoch = batch->epoch,
+            .sample = cadre_deal_sample(o->seed, batch->epoch,
+                dataset->n_samples, batch->first + e->first + i),
+        };
+    }
+    // All are on their way from memory before the first is read.
+    for (int64_t i = 0; i < e->n; i++) {
+        cadre_dataset_expect(dataset, places[i]);
+    }
+    for (int64_t i = 0; i < e->n; i++) {
+        int64_t at = e->at + i;
+        CADRE_TRY(cadre_dataset_read(dataset, places[i],
+            e->slot->x + at * dataset->sample_elements,
+            e->slot->labels + at * cadre_dataset_labels(dataset)));
+    }
+    return CADRE_OK;
 }
 
 static void run(void *ctx)
 {
     cadre_loader *loader = ctx;
     for (errand e; next_errand(loader, &e);) {
-        cadre_status status = CADRE_OK;
-        for (int64_t i = 0; i < e.n && status == CADRE_OK; i++) {
-            status = read_sample(loader, &e, i);
-        }
-        finish_errand(loader, &e, status);
+        finish_errand(loader, &e, do_errand(loader, &e));
     }
 }
 

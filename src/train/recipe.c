@@ -139,6 +139,7 @@ static const cadre_recipe recipes[] = {
         LAYERS(mlp_layers),
         .sizes = CADRE_SIZES_STACK,
         .config = FASHION("mlp-fashion", 5, 1e-3, CADRE_CONSTANT),
+        .config.data_in_memory = true,
     },
     {
         .summary = "four 3x3 convolutions, two linear layers, on Fashion-MNIST",
@@ -151,6 +152,7 @@ static const cadre_recipe recipes[] = {
         .dataset = "fashion",
         LAYERS(lenet_layers),
         .config = FASHION("lenet-fashion", 10, 1e-3, CADRE_CONSTANT),
+        .config.data_in_memory = true,
     },
     {
         .summary = "ResNet-18 on Fashion-MNIST",
@@ -360,9 +362,22 @@ static cadre_status check_image_keys(
                      key, config->recipe);
 }
 
+// What is for Fashion-MNIST is for nothing else.
+static cadre_status check_fashion_keys(
+    const cadre_recipe *recipe, const cadre_train_config *config)
+{
+    return !config->data_in_memory || strcmp(recipe->dataset, "fashion") == 0
+               ? CADRE_OK
+               : cadre_fail(CADRE_ERR_INVALID_ARG,
+                     "data.in_memory is given, but recipe '%s' does not read "
+                     "Fashion-MNIST",
+                     config->recipe);
+}
+
 cadre_status cadre_recipe_check_size(
     const cadre_recipe *recipe, const cadre_train_config *config)
 {
+    CADRE_TRY(check_fashion_keys(recipe, config));
     CADRE_TRY(check_image_keys(recipe, config));
     CADRE_TRY(check_text_keys(recipe, config));
     if (recipe->sizes == CADRE_SIZES_TRANSFORMER) {

@@ -31,6 +31,8 @@ cadre_status cadre_task_data(const cadre_recipe *recipe,
         .seed = config->seed,
         .tokenizer = given(config->data_tokenizer),
         .cache = given(config->data_cache),
+        // What is read once in a while, in order, is not worth the memory.
+        .in_memory = config->data_in_memory && split == CADRE_SPLIT_TRAIN,
     };
     return cadre_dataset_open(recipe->dataset, &options, out);
 }

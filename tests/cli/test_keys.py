@@ -72,7 +72,7 @@ class Keys(harness.CommandTest):
                 "train.global_batch=128x", "train.global_batch=9e9",
                 "train.seed=-1", "train.seed=18446744073709551616",
                 "train.log_every=0", "data.drop_last=yes",
-                "data.damaged=keep", "data.side=2000", "data.augment=on",
+                "data.in_memory=1", "data.damaged=keep", "data.side=2000", "data.augment=on",
                 "parallel.leaves=0", "parallel.leaves=65537",
                 "parallel.fold=3", "parallel.fold=0", "parallel.fold=none",
                 "parallel.overlap=yes", "parallel.mode=zero",
@@ -116,6 +116,8 @@ class Keys(harness.CommandTest):
                      "model.width=16")
         self.refused(2, "has no attention", "train", "cnn-fashion", "--set",
                      "model.heads=2")
+        self.refused(2, "does not read Fashion-MNIST", "train", "vgg16",
+                     "--set", "data.in_memory=true")
         self.refused(2, "not built yet", "plan")
 
     def test_what_is_built_can_be_said(self):

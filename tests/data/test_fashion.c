@@ -21,6 +21,7 @@ enum { PIXELS = 784, SAMPLES = 5 };
 // A folder of its own for each case, and what goes into its files.
 typedef struct trial {
     char folder[64];
+    bool in_memory; // how its images are to be held
     uint8_t labels[8 + SAMPLES];
     uint8_t images[16 + SAMPLES * PIXELS];
 } trial;
@@ -48,9 +49,18 @@ static int set_up(void **state)
         t->labels[8 + i] = (uint8_t)(9 - i);
     }
     for (int i = 0; i < SAMPLES * PIXELS; i++) {
-        t->images[16 + i] = (uint8_t)(i * 31 >> 3);
+        // Some of it is blank, as images are.
+        t->images[16 + i] = i % 100 < 30 ? 0 : (uint8_t)(i * 31 >> 3);
     }
     *state = t;
+    return 0;
+}
+
+static int set_up_in_memory(void **state)
+{
+    (void)set_up(state);
+    trial *t = *state;
+    t->in_memory = true;
     return 0;
 }
 
@@ -104,18 +114,18 @@ static void write_both(const trial *t)
     write_file(t, "t10k-images-idx3-ubyte", t->images, sizeof(t->images));
 }
 
-static cadre_status open_split(
-    const char *folder, cadre_split split, cadre_dataset **out)
+static cadre_status open_files(const trial *t, cadre_dataset **out)
 {
-    const cadre_dataset_options options = {.path = folder, .split = split};
+    const cadre_dataset_options options = {.path = t->folder,
+        .split = CADRE_SPLIT_TEST,
+        .in_memory = t->in_memory};
     return cadre_dataset_open("fashion", &options, out);
 }
 
 static void refused(const trial *t, cadre_status status, const char *words)
 {
     cadre_dataset *dataset = NULL;
-    CHECK_FAILS(
-        open_split(t->folder, CADRE_SPLIT_TEST, &dataset), status, words);
+    CHECK_FAILS(open_files(t, &dataset), status, words);
     assert_null(dataset);
 }
 
@@ -133,7 +143,7 @@ static void refused_by_name(const trial *t, const char *name, const char *words)
 static void check_samples(const trial *t)
 {
     cadre_dataset *dataset = NULL;
-    CHECK_OK(open_split(t->folder, CADRE_SPLIT_TEST, &dataset));
+    CHECK_OK(open_files(t, &dataset));
     assert_int_equal(dataset->n_samples, SAMPLES);
     assert_int_equal(dataset->sample_elements, PIXELS);
     assert_int_equal(dataset->n_classes, 10);
@@ -141,6 +151,7 @@ static void check_samples(const trial *t)
         float x[PIXELS];
         int32_t label = -1;
         const cadre_place place = {.sample = s};
+        cadre_dataset_expect(dataset, place);
         CHECK_OK(cadre_dataset_read(dataset, place, x, &label));
         assert_int_equal(label, 9 - s);
         for (int i = 0; i < PIXELS; i++) {
@@ -227,7 +238,7 @@ static void a_file_that_becomes_shorter_is_named(void **state)
     const trial *t = *state;
     write_both(t);
     cadre_dataset *dataset = NULL;
-    CHECK_OK(open_split(t->folder, CADRE_SPLIT_TEST, &dataset));
+    CHECK_OK(open_files(t, &dataset));
     char path[128];
     path_of(t, "t10k-images-idx3-ubyte", path);
     assert_int_equal(truncate(path, sizeof(t->images) - 1), 0);
@@ -239,6 +250,29 @@ static void a_file_that_becomes_shorter_is_named(void **state)
     CHECK_FAILS(
         cadre_dataset_read(dataset, place, x, &label), CADRE_ERR_CORRUPT, path);
     assert_non_null(strstr(cadre_error_text(), "has become shorter"));
+    cadre_dataset_close(dataset);
+}
+
+// Gzipped images in memory need no room elsewhere, and no file once they are
+// there.
+static void in_memory_nothing_is_unpacked(void **state)
+{
+    const trial *t = *state;
+    write_file(t, "t10k-labels-idx1-ubyte", t->labels, sizeof(t->labels));
+    write_gzipped(t, "t10k-images-idx3-ubyte.gz", t->images, sizeof(t->images));
+    assert_int_equal(setenv("TMPDIR", "/nonexistent/folder", 1), 0);
+    check_samples(t);
+    assert_int_equal(unsetenv("TMPDIR"), 0);
+
+    cadre_dataset *dataset = NULL;
+    CHECK_OK(open_files(t, &dataset));
+    char path[128];
+    path_of(t, "t10k-images-idx3-ubyte.gz", path);
+    assert_int_equal(truncate(path, 0), 0);
+    float x[PIXELS];
+    int32_t label;
+    const cadre_place place = {.sample = SAMPLES - 1};
+    CHECK_OK(cadre_dataset_read(dataset, place, x, &label));
     cadre_dataset_close(dataset);
 }
 
@@ -275,7 +309,7 @@ static void unpacking_needs_room(void **state)
 static uint64_t content_hash(const trial *t)
 {
     cadre_dataset *dataset = NULL;
-    CHECK_OK(open_split(t->folder, CADRE_SPLIT_TEST, &dataset));
+    CHECK_OK(open_files(t, &dataset));
     uint64_t hash = dataset->content_hash;
     cadre_dataset_close(dataset);
     return hash;
@@ -286,6 +320,7 @@ static void hash_is_of_the_content(void **state)
     trial *t = *state;
     write_both(t);
     uint64_t hash = content_hash(t);
+    t->in_memory = !t->in_memory;
     assert_true(content_hash(t) == hash);
     t->images[16 + 1000] ^= 1;
     write_both(t);
@@ -312,7 +347,9 @@ static void names_what_is_missing(void **state)
     refused(t, CADRE_ERR_NOT_FOUND, path);
 
     cadre_dataset *dataset = NULL;
-    CHECK_FAILS(open_split("/nonexistent/folder", CADRE_SPLIT_TRAIN, &dataset),
+    const cadre_dataset_options nowhere = {
+        .path = "/nonexistent/folder", .in_memory = t->in_memory};
+    CHECK_FAILS(cadre_dataset_open("fashion", &nowhere, &dataset),
         CADRE_ERR_NOT_FOUND, "/nonexistent/folder/train-");
     const cadre_dataset_options none = {0};
     CHECK_FAILS(cadre_dataset_open("imagenet", &none, &dataset),
@@ -453,7 +490,7 @@ static void every_allocation_may_fail(void **state)
     int failures = 0;
     for (; status != CADRE_OK; failures++) {
         cadre_alloc_fail_after(failures);
-        status = open_split(t->folder, CADRE_SPLIT_TEST, &dataset);
+        status = open_files(t, &dataset);
         cadre_alloc_fail_after(-1);
         assert_true(status == CADRE_OK || status == CADRE_ERR_NO_MEMORY);
         assert_in_range(failures, 0, 100);
@@ -466,12 +503,14 @@ static void every_allocation_may_fail(void **state)
 // What the Debian package holds.
 static void reads_the_real_one(void **state)
 {
-    (void)state;
+    const trial *t = *state;
     const cadre_split splits[] = {CADRE_SPLIT_TRAIN, CADRE_SPLIT_TEST};
     const int64_t counts[] = {60000, 10000};
     for (int s = 0; s < 2; s++) {
         cadre_dataset *dataset = NULL;
-        CHECK_OK(open_split(NULL, splits[s], &dataset));
+        const cadre_dataset_options options = {
+            .split = splits[s], .in_memory = t->in_memory};
+        CHECK_OK(cadre_dataset_open("fashion", &options, &dataset));
         assert_int_equal(dataset->n_samples, counts[s]);
         int per_class[10] = {0};
         double sum = 0.0;
@@ -499,27 +538,31 @@ static void reads_the_real_one(void **state)
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE_IN_MEMORY(name) \
+    cmocka_unit_test_setup_teardown(name, set_up_in_memory, tear_down)
+#define BOTH(name) CASE(name), CASE_IN_MEMORY(name)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(reads_plain_and_gzipped_files),
-        CASE(has_the_same_samples_on_every_isa),
+        BOTH(reads_plain_and_gzipped_files),
+        BOTH(has_the_same_samples_on_every_isa),
         CASE(kept_elements_are_those_of_the_file),
         CASE(a_file_that_becomes_shorter_is_named),
+        CASE_IN_MEMORY(in_memory_nothing_is_unpacked),
         CASE(unpacking_needs_room),
-        CASE(hash_is_of_the_content),
-        CASE(names_what_is_missing),
+        BOTH(hash_is_of_the_content),
+        BOTH(names_what_is_missing),
         CASE(a_folder_in_a_files_place),
         CASE(a_pipe_in_a_files_place_is_not_waited_for),
-        CASE(refuses_other_files),
-        CASE(refuses_impossible_counts),
+        BOTH(refuses_other_files),
+        BOTH(refuses_impossible_counts),
         CASE(refuses_labels_out_of_range),
-        CASE(refuses_cut_files),
-        CASE(refuses_files_that_go_on),
+        BOTH(refuses_cut_files),
+        BOTH(refuses_files_that_go_on),
         CASE(refuses_broken_gzip),
-        CASE(every_allocation_may_fail),
-        cmocka_unit_test(reads_the_real_one),
+        BOTH(every_allocation_may_fail),
+        BOTH(reads_the_real_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
