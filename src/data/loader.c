@@ -139,9 +139,9 @@ typedef struct errand {
 // have some of a leaf, and a few times over.
 static errand take_errand(const cadre_loader *loader, slot *s, cursor *c)
 {
-    enum { SHARES = 8 };
+    const int64_t shares = 8;
     const int64_t left = c->end - c->next;
-    int64_t n = left / (SHARES * loader->n_threads);
+    int64_t n = left / (shares * loader->n_threads);
     n = n < 1 ? 1 : n;
     n = n > MOST_OF_ERRAND ? MOST_OF_ERRAND : n;
     const errand e = {
