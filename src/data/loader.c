@@ -9,7 +9,7 @@
 #include "state/leaf.h"
 #include <stdio.h>
 
-enum { SLOTS = 2, MOST_THREADS = 256, MOST_OF_ERRAND = 16 };
+enum { SLOTS = 2, MOST_THREADS = 256, MOST_OF_ERRAND = 32 };
 
 // One step's samples.  Blocks of leaves lie at fixed distances, so that a leaf
 // is found without a table; the leaves of a block, of which many may be empty,
@@ -134,14 +134,15 @@ typedef struct errand {
     int64_t n;
 } errand;
 
-// Takes the next samples of the leaf at the cursor.  Many at a time, since they
-// may be read in less time than two threads need to agree; but all threads shall
-// have some of a leaf, and a few times over.
+// Takes the next samples of the leaf at the cursor: many at a time, since they
+// may be read in less time than two threads need to agree.  Of those that are
+// work all threads shall have some of a leaf, and a few times over.
 static errand take_errand(const cadre_loader *loader, slot *s, cursor *c)
 {
-    const int64_t shares = 8;
+    const bool work = loader->options.dataset->decodes;
+    const int64_t shares = work ? 8 * (int64_t)loader->n_threads : 1;
     const int64_t left = c->end - c->next;
-    int64_t n = left / (shares * loader->n_threads);
+    int64_t n = left / shares;
     n = n < 1 ? 1 : n;
     n = n > MOST_OF_ERRAND ? MOST_OF_ERRAND : n;
     const errand e = {
@@ -206,23 +207,19 @@ static cadre_status do_errand(const cadre_loader *loader, const errand *e)
     const cadre_loader_options *o = &loader->options;
     const cadre_dataset *dataset = o->dataset;
     const cadre_batch *batch = &e->slot->batch;
-    cadre_place places[MOST_OF_ERRAND];
-    for (int64_t i = 0; i < e->n; i++) {
-        places[i] = (cadre_place){
-            .epoch = batch->epoch,
-            .sample = cadre_deal_sample(o->seed, batch->epoch,
-                dataset->n_samples, batch->first + e->first + i),
-        };
-    }
+    int64_t samples[MOST_OF_ERRAND];
+    cadre_deal_samples(o->seed, batch->epoch, dataset->n_samples,
+        batch->first + e->first, e->n, samples);
     // All are on their way from memory before the first is read.
     for (int64_t i = 0; i < e->n; i++) {
-        cadre_dataset_expect(dataset, places[i]);
+        cadre_dataset_expect(dataset, (cadre_place){batch->epoch, samples[i]});
     }
     for (int64_t i = 0; i < e->n; i++) {
         int64_t at = e->at + i;
-        CADRE_TRY(cadre_dataset_read(dataset, places[i],
-            e->slot->x + at * dataset->sample_elements,
-            e->slot->labels + at * cadre_dataset_labels(dataset)));
+        CADRE_TRY(
+            cadre_dataset_read(dataset, (cadre_place){batch->epoch, samples[i]},
+                e->slot->x + at * dataset->sample_elements,
+                e->slot->labels + at * cadre_dataset_labels(dataset)));
     }
     return CADRE_OK;
 }
