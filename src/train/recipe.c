@@ -152,6 +152,8 @@ static const cadre_recipe recipes[] = {
         .dataset = "fashion",
         LAYERS(lenet_layers),
         .config = FASHION("lenet-fashion", 10, 1e-3, CADRE_CONSTANT),
+        // What a layer leaves to the next stays in a core's cache so.
+        .config.micro_batch = 32,
         .config.data_in_memory = true,
     },
     {
