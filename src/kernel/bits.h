@@ -7,6 +7,7 @@
 #ifndef CADRE_KERNEL_BITS_H
 #define CADRE_KERNEL_BITS_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -36,10 +37,10 @@ static inline uint16_t cadre_bf16_of_f32(float wide)
     uint32_t bits = cadre_bits_of_f32(wide);
     // Just below half a unit is added, and a hair more if the unit is odd; a
     // carry goes into the exponent, up to infinity.
-    uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    uint32_t quiet = (bits >> 16) | 0x40;
-    bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
-    return (uint16_t)(is_nan ? quiet : rounded);
+    uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
+    uint32_t quiet = bits | 0x400000;
+    bool is_nan = isnan(wide);
+    return (uint16_t)((is_nan ? quiet : rounded) >> 16);
 }
 
 static inline uint64_t cadre_bits_of_f64(double value)
