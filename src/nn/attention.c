@@ -131,11 +131,9 @@ static cadre_matrix scores(const cadre_layer_call *call, const block *b, int i)
         b->n, b->n_keys, stride};
 }
 
-// Those of query q of the block.
-static cadre_met_keys keys_of(
-    const cadre_layer_plan *plan, const block *b, int64_t q)
+static cadre_met_keys keys_of(const cadre_layer_plan *plan, const block *b)
 {
-    return cadre_attention_keys(plan, b->first + q, b->n_keys, b->tokens);
+    return cadre_attention_keys(plan, b->first, b->n_keys, b->tokens);
 }
 
 static cadre_factor plain(cadre_matrix_view m)
@@ -155,10 +153,7 @@ static cadre_status forward_block(
     cadre_matrix s = scores(call, b, 0);
     CADRE_TRY(cadre_compute_product(plain(view(plan, b, QUERY, call->x)),
         turned(view(plan, b, KEY, call->x)), s));
-    for (int64_t q = 0; q < b->n; q++) {
-        cadre_attention_softmax(
-            cadre_matrix_row(s, q), keys_of(plan, b, q), &b->rows[q]);
-    }
+    cadre_attention_softmax(s, keys_of(plan, b), b->rows);
     return cadre_compute_product(plain(cadre_matrix_read(s)),
         plain(view(plan, b, VALUE, call->x)), slice(plan, b, QUERY, y));
 }
@@ -176,12 +171,7 @@ static cadre_status backward_block(
     CADRE_TRY(cadre_compute_product(plain(query), turned(key), s));
     CADRE_TRY(cadre_compute_product(
         plain(dy), turned(view(plan, b, VALUE, call->x)), dp));
-    for (int64_t q = 0; q < b->n; q++) {
-        cadre_attention_softmax_gradient(cadre_matrix_row(s, q),
-            cadre_matrix_row(dp, q), keys_of(plan, b, q), b->rows[q],
-            cadre_matrix_view_row(y, q), cadre_matrix_view_row(dy, q),
-            y.columns);
-    }
+    cadre_attention_softmax_gradient(s, dp, keys_of(plan, b), b->rows, y, dy);
     cadre_matrix_view p = cadre_matrix_read(s);
     cadre_matrix_view ds = cadre_matrix_read(dp);
     CADRE_TRY(cadre_compute_product(

@@ -23,15 +23,16 @@ typedef struct cadre_softmax_row {
     float share;
 } cadre_softmax_row;
 
-/** The keys that a query meets. */
+/** The keys that the queries of a block meet. */
 typedef struct cadre_met_keys {
     int64_t n;
-    int64_t seen;        // of them, the first; but for those that are hidden:
+    int64_t seen;        // of them, the first, by the first query; and so many
+    int64_t more;        // more by each that follows, but for those hidden:
     const float *tokens; // CADRE_NO_TOKEN is; NULL if none is
     float scale;         // of scores
 } cadre_met_keys;
 
-/** Those of a query of a block, which meets n_keys. */
+/** Those of the queries from one on, in a block that meets n_keys. */
 cadre_met_keys cadre_attention_keys(const cadre_layer_plan *plan, int64_t query,
     int64_t n_keys, const float *tokens);
 
@@ -39,21 +40,25 @@ cadre_met_keys cadre_attention_keys(const cadre_layer_plan *plan, int64_t query,
 const float *cadre_attention_hiding_tokens(
     const cadre_layer_call *call, int64_t i, int64_t n);
 
-/** The scores of a row to p; s is written over. */
+/**
+ * The scores of queries, a row each, to p; s is written over.  p in bf16 has the
+ * stride of s.
+ */
 void cadre_attention_softmax(
-    float *s, cadre_met_keys keys, cadre_softmax_row *row);
+    cadre_matrix s, cadre_met_keys keys, cadre_softmax_row *rows);
 void cadre_attention_softmax_bf16(
-    float *s, cadre_met_keys keys, cadre_softmax_row *row, uint16_t *p);
+    cadre_matrix s, cadre_met_keys keys, cadre_softmax_row *rows, uint16_t *p);
 
 /**
  * The same p again, and dp to ds = p (dp - dp p) * scale.  dp p is that of the
- * whole row, which y dy is as well, of D floats each; of y in bf16 it would not
- * quite be.
+ * whole row, which y dy is as well; of y in bf16 it would not quite be.
  */
-void cadre_attention_softmax_gradient(float *s, float *dp, cadre_met_keys keys,
-    cadre_softmax_row row, const float *y, const float *dy, int64_t depth);
-void cadre_attention_softmax_gradient_bf16(float *s, float *dp,
-    cadre_met_keys keys, cadre_softmax_row row, uint16_t *p, uint16_t *ds);
+void cadre_attention_softmax_gradient(cadre_matrix s, cadre_matrix dp,
+    cadre_met_keys keys, const cadre_softmax_row *rows, cadre_matrix_view y,
+    cadre_matrix_view dy);
+void cadre_attention_softmax_gradient_bf16(cadre_matrix s, cadre_matrix dp,
+    cadre_met_keys keys, const cadre_softmax_row *rows, uint16_t *p,
+    uint16_t *ds);
 
 static inline bool cadre_attention_is_causal(const cadre_layer_plan *plan)
 {

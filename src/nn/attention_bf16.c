@@ -290,9 +290,14 @@ static cadre_status multiply(const head *h, cadre_bf16_product *product,
 }
 
 static cadre_met_keys keys_of(
-    const head *h, const block_products *b, int64_t query)
+    const head *h, const block_products *b, int64_t first)
 {
-    return cadre_attention_keys(h->call->plan, query, b->m, h->tokens);
+    return cadre_attention_keys(h->call->plan, first, b->m, h->tokens);
+}
+
+static cadre_matrix scores(const block_products *b, float *data)
+{
+    return (cadre_matrix){data, b->n, b->m, b->m};
 }
 
 static cadre_status forward_block(
@@ -301,11 +306,8 @@ static cadre_status forward_block(
     const room *r = &h->r;
     const int64_t depth = cadre_attention_depth(h->call->plan);
     CADRE_TRY(multiply(h, b->score, r->q + first * depth, r->k, r->s));
-    for (int64_t q = 0; q < b->n; q++) {
-        const int64_t at = q * b->m;
-        cadre_attention_softmax_bf16(r->s + at, keys_of(h, b, first + q),
-            &h->rows[first + q], r->p + at);
-    }
+    cadre_attention_softmax_bf16(
+        scores(b, r->s), keys_of(h, b, first), h->rows + first, r->p);
     CADRE_TRY(multiply(h, b->mix, r->p, r->v, r->out));
     scatter(h, r->out, first, b->n, query_heads_before(h), y);
     return CADRE_OK;
@@ -334,12 +336,8 @@ static cadre_status backward_block(const head *h, int64_t i, const target *dx)
     const uint16_t *dy = r->dy + first * depth;
     CADRE_TRY(multiply(h, b->score, query, r->k, r->s));
     CADRE_TRY(multiply(h, b->score, dy, r->v, r->dp));
-    for (int64_t q = 0; q < b->n; q++) {
-        const int64_t at = q * b->m;
-        cadre_attention_softmax_gradient_bf16(r->s + at, r->dp + at,
-            keys_of(h, b, first + q), h->rows[first + q], r->p + at,
-            r->ds + at);
-    }
+    cadre_attention_softmax_gradient_bf16(scores(b, r->s), scores(b, r->dp),
+        keys_of(h, b, first), h->rows + first, r->p, r->ds);
     CADRE_TRY(multiply(h, b->mix, r->ds, r->k, r->out));
     scatter(h, r->out, first, b->n, query_heads_before(h), dx);
     // The last block comes first, and meets all keys: it writes, others add; so

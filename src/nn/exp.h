@@ -16,7 +16,8 @@
 #include "kernel/bits.h"
 #include "kernel/vector.h"
 
-CADRE_VECTOR_BODY float cadre_exp(float x)
+/** Of an x that is not above 88. */
+CADRE_VECTOR_BODY float cadre_exp_below(float x)
 {
     // Adding and taking it away rounds to a whole number.
     const float round = 0x1.8p23f;
@@ -25,7 +26,6 @@ CADRE_VECTOR_BODY float cadre_exp(float x)
     const float ln2_low = -2.12194440e-4f;
 
     x = x < -87.0f ? -87.0f : x;
-    x = x > 88.0f ? 88.0f : x;
     float shifted = x * 0x1.715476p0f + round;
     float n = shifted - round;
     float r = (x - n * ln2_high) - n * ln2_low;
@@ -39,6 +39,11 @@ CADRE_VECTOR_BODY float cadre_exp(float x)
     p = p * r + 1.0f;
     // The low bits of shifted are n.
     return p * cadre_f32_of_bits((cadre_bits_of_f32(shifted) + 127) << 23);
+}
+
+CADRE_VECTOR_BODY float cadre_exp(float x)
+{
+    return cadre_exp_below(x > 88.0f ? 88.0f : x);
 }
 
 #endif // CADRE_NN_EXP_H

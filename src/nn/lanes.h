@@ -9,6 +9,7 @@
 #ifndef CADRE_NN_LANES_H
 #define CADRE_NN_LANES_H
 
+#include "kernel/bits.h"
 #include "kernel/vector.h"
 #include <stdint.h>
 
@@ -57,28 +58,25 @@ CADRE_VECTOR_BODY float cadre_lanes_dot(
     return cadre_lanes_join(lane);
 }
 
-/** The largest of x, n of them and at least one; a NaN may be passed over. */
+// The bits of a number as an integer, in the order of the numbers, and back.
+CADRE_VECTOR_BODY int32_t cadre_lanes_place(int32_t bits)
+{
+    return bits ^ ((bits >> 31) & INT32_MAX);
+}
+
+/**
+ * The largest of x, n of them and at least one; of NaNs, one that has no sign is
+ * above all numbers, and one that has one below.  Compilers vectorise that of
+ * integers, whose order does not matter.
+ */
 CADRE_VECTOR_BODY float cadre_lanes_max(const float *x, int64_t n)
 {
-    float lane[CADRE_LANES];
-    for (int j = 0; j < CADRE_LANES; j++) {
-        lane[j] = x[0];
+    int32_t top = INT32_MIN;
+    for (int64_t i = 0; i < n; i++) {
+        int32_t place = cadre_lanes_place((int32_t)cadre_bits_of_f32(x[i]));
+        top = place > top ? place : top;
     }
-    int64_t i = 0;
-    for (; i + CADRE_LANES <= n; i += CADRE_LANES) {
-        for (int j = 0; j < CADRE_LANES; j++) {
-            lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
-        }
-    }
-    for (int j = 0; i + j < n; j++) {
-        lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
-    }
-    for (int half = CADRE_LANES / 2; half > 0; half /= 2) {
-        for (int j = 0; j < half; j++) {
-            lane[j] = lane[j + half] > lane[j] ? lane[j + half] : lane[j];
-        }
-    }
-    return lane[0];
+    return cadre_f32_of_bits((uint32_t)cadre_lanes_place(top));
 }
 
 #endif // CADRE_NN_LANES_H
