@@ -20,6 +20,9 @@ target_compile_options(cadre_flags INTERFACE
     -Wmissing-prototypes -Wvla -Wwrite-strings -Wcast-qual -Wundef -Wformat=2
     # The bits of every result rest on these two (docs/numerics.md).
     -ffp-contract=off -fno-math-errno
+    # Nobody asks which exceptions arose, and results are the same: so a loop with a
+    # choice in it needs no masks.
+    -fno-trapping-math
     -fvisibility=hidden -fno-omit-frame-pointer)
 if(CADRE_WERROR)
     target_compile_options(cadre_flags INTERFACE -Werror)

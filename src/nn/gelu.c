@@ -16,7 +16,7 @@ CADRE_VECTOR_BODY float normal(float x, float *bell)
 {
     float size = x < 0.0f ? -x : x;
     float t = 1.0f / (1.0f + 0.3275911f * 0.70710678f * size);
-    float e = cadre_exp(-0.5f * x * x);
+    float e = cadre_exp_below(-0.5f * x * x);
     float p = 1.061405429f;
     p = p * t - 1.453152027f;
     p = p * t + 1.421413741f;
