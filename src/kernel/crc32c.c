@@ -89,7 +89,8 @@ WITH_INSTRUCTION static uint64_t take_block(
         for (size_t i = line; i < line + LINE_WORDS; i++) {
             crc = _mm_crc32_u64(crc, word_at(at, i));
             second = _mm_crc32_u64(second, word_at(at, STRIPE_WORDS + i));
-            third = _mm_crc32_u64(third, word_at(at, 2 * STRIPE_WORDS + i));
+            third =
+                _mm_crc32_u64(third, word_at(at, (size_t)2 * STRIPE_WORDS + i));
         }
     }
     return move_over(crc, over_two_stripes) ^
