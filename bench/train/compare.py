@@ -9,8 +9,8 @@
 
 Contestants of a row take turns, A B C A B C ..., each for some steps that take
 about --seconds; a round's number is the median step, and the table shows the
-median over rounds. Cadre: 1 rank, and 2 ranks as ddp and zero1, one thread each,
-two leaves in all. PyTorch: one process with 1 and with 2 threads, the latter
+median over rounds. Cadre: 1 rank, and 2 ranks as ddp and zero1, the latter also
+each bound to a core, one thread each, two leaves in all. PyTorch: one process with 1 and with 2 threads, the latter
 also with OpenBLAS built for OpenMP if it is there (libopenblas0-openmp), and
 DistributedDataParallel over gloo with two processes of one thread, free and each
 bound to a core, for convolutions with images as they are and channels-last. All train f32 with AdamW
@@ -188,6 +188,8 @@ def contestants(args, name):
         Cadre(args, row, "Cadre 2x1", "-n", "2"),
         Cadre(args, row, "Cadre 2x1 zero1", "-n", "2", "--set",
               "parallel.mode=zero1"),
+        Cadre(args, row, "Cadre 2x1 zero1, bound", "-n", "2", "--bind", "core",
+              "--set", "parallel.mode=zero1"),
         Torch(args, name, "torch 1x1"),
         Torch(args, name, "torch 1x2", threads=2),
         Torch(args, name, "DDP 2x1", ranks=2),
@@ -306,8 +308,8 @@ def times_line(args, row, medians, difference):
     two = best(medians, "Cadre 2x1")
     ddp = best(medians, "DDP")
     cells = [f"{medians[t]:.2f}" if t in medians else "" for t in (
-        "Cadre 1x1", "Cadre 2x1", "Cadre 2x1 zero1", "torch 1x1", "torch 1x2",
-        "torch 1x2, OpenMP BLAS", "DDP 2x1", "DDP 2x1, bound",
+        "Cadre 1x1", "Cadre 2x1", "Cadre 2x1 zero1", "Cadre 2x1 zero1, bound",
+        "torch 1x1", "torch 1x2", "torch 1x2, OpenMP BLAS", "DDP 2x1", "DDP 2x1, bound",
         "DDP 2x1, channels-last")]
     against_ddp, against_best = ddp[0] / two[0], theirs[0] / cadre[0]
     wanted = row.wanted.get(args.precision, 0)
@@ -337,10 +339,10 @@ def memory_line(row, turns, medians, peak):
 
 
 TIMES_HEAD = """\
-| step, ms | Cadre 1x1 | 2x1 | 2x1 zero1 | torch 1x1 | 1x2 | 1x2, OpenMP BLAS \
+| step, ms | Cadre 1x1 | 2x1 | 2x1 zero1 | bound | torch 1x1 | 1x2 | 1x2, OpenMP BLAS \
 | DDP 2x1 | bound | channels-last | DDP / Cadre 2x1 (wanted) | best / best \
 | Cadre 1x1 / 2x1 | losses differ by |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
 """
 PARTS_HEAD = """\
 | Cadre 2x1, ms | data | forward | backward | exposed | optimizer \
