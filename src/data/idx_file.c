@@ -118,10 +118,12 @@ static cadre_status read_all(cadre_idx_file *file, uint8_t *at, int64_t nbytes)
 }
 
 // The data end here.  The end of a gzipped file holds its checksum, which is
-// compared on the way.
+// compared on the way.  zlib misses that it is missing where the file ended as
+// the data did, unless it forgets that it has seen that end.
 static cadre_status read_end(cadre_idx_file *file)
 {
     uint8_t more;
+    gzclearerr(file->stream);
     if (gzread(file->stream, &more, 1) > 0) {
         return cadre_idx_corrupt(
             file, "goes on behind the last element that its header announces");

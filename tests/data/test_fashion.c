@@ -480,6 +480,35 @@ static void refuses_broken_gzip(void **state)
     refused_by_name(t, name, "is damaged");
 }
 
+// More than zlib reads ahead, so that it hands out the last element before it
+// looks for what follows.
+static void refuses_large_gzip_without_its_checksum(void **state)
+{
+    trial *t = *state;
+    enum { MANY = 50 };
+    static uint8_t labels[8 + MANY];
+    static uint8_t images[16 + MANY * PIXELS];
+    memcpy(labels, t->labels, 8);
+    memcpy(images, t->images, 16);
+    put_u32(labels + 4, MANY);
+    put_u32(images + 4, MANY);
+    const char *name = "t10k-images-idx3-ubyte.gz";
+    char path[128];
+    path_of(t, name, path);
+    write_file(t, "t10k-labels-idx1-ubyte", labels, sizeof(labels));
+    write_gzipped(t, name, images, sizeof(images));
+    cadre_dataset *dataset = NULL;
+    CHECK_OK(open_files(t, &dataset));
+    cadre_dataset_close(dataset);
+
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    for (off_t lacking = 1; lacking <= 8; lacking++) {
+        assert_int_equal(truncate(path, info.st_size - lacking), 0);
+        refused_by_name(t, name, "is cut: its checksum is missing");
+    }
+}
+
 static void every_allocation_may_fail(void **state)
 {
     trial *t = *state;
@@ -561,6 +590,7 @@ int main(void)
         BOTH(refuses_cut_files),
         BOTH(refuses_files_that_go_on),
         CASE(refuses_broken_gzip),
+        BOTH(refuses_large_gzip_without_its_checksum),
         BOTH(every_allocation_may_fail),
         BOTH(reads_the_real_one),
     };
