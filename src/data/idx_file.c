@@ -180,8 +180,8 @@ cadre_status cadre_idx_read(
 cadre_status cadre_idx_each(cadre_idx_file *file, int64_t nbytes,
     cadre_idx_taker *take, void *ctx, uint64_t *hash)
 {
-    // Written in large pieces, a file lies in large pieces of the page cache,
-    // where a read finds its place sooner.
+    // A file to which large pieces are written lies in large pieces of the page
+    // cache, where a read finds its place sooner.
     enum { PIECE = 1 << 20 };
     uint8_t *piece = cadre_alloc(PIECE);
     if (piece == NULL) {

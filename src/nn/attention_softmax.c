@@ -65,6 +65,7 @@ CADRE_VECTOR_BODY void hide(float *restrict s, cadre_met_keys keys, float value)
             s[i] = tokens[i] < 0.0f ? value : s[i];
         }
     }
+    // 32 bits, as wide as a score.
     const int32_t seen = (int32_t)keys.seen;
     const int32_t whole = (int32_t)whole_lanes(keys);
     for (int32_t i = seen / CADRE_LANES * CADRE_LANES; i < whole; i++) {
