@@ -42,6 +42,7 @@ struct cadre_loader {
     bool acquired;
     int64_t current; // the step acquired, or to be acquired next, from 0
     int64_t waited_ns;
+    bool refused; // a step once, and so all that follow
 
     pthread_mutex_t mu;
     pthread_cond_t changed;
@@ -346,11 +347,11 @@ cadre_status cadre_loader_acquire(cadre_loader *loader, cadre_batch *batch)
         (void)cadre_condition_wait(
             &loader->changed, &loader->mu, CADRE_NO_DEADLINE);
     }
-    bool filled = is_filled(loader);
+    loader->refused = loader->refused || !is_filled(loader);
     pthread_mutex_unlock(&loader->mu);
     loader->waited_ns += cadre_now_ns() - began_ns;
 
-    if (!filled) {
+    if (loader->refused) {
         // Written once, before what was seen above.
         return cadre_fail(loader->failed, "%s", loader->text);
     }

@@ -47,8 +47,7 @@ void cadre_loader_destroy(cadre_loader *loader); // at any time; NULL is allowed
 /**
  * Waits for the next step's samples.  Steps come in order.
  *
- * Errors: those of cadre_dataset_read(); the loader is then good for nothing
- *         but its end
+ * Errors: those of cadre_dataset_read(), and the same for all steps that follow
  */
 cadre_status cadre_loader_acquire(cadre_loader *loader, cadre_batch *batch);
 
