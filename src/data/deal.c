@@ -82,14 +82,6 @@ void cadre_deal_samples(uint64_t seed, int64_t epoch, int64_t n_samples,
     }
 }
 
-int64_t cadre_deal_sample(
-    uint64_t seed, int64_t epoch, int64_t n_samples, int64_t position)
-{
-    int64_t sample;
-    cadre_deal_samples(seed, epoch, n_samples, position, 1, &sample);
-    return sample;
-}
-
 int64_t cadre_deal_steps(
     int64_t n_samples, int64_t global_batch, bool drop_last)
 {

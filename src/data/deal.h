@@ -23,10 +23,6 @@
 void cadre_deal_samples(uint64_t seed, int64_t epoch, int64_t n_samples,
     int64_t first, int64_t count, int64_t *samples);
 
-/** The sample at one position. */
-int64_t cadre_deal_sample(
-    uint64_t seed, int64_t epoch, int64_t n_samples, int64_t position);
-
 /** A step's part of an epoch. */
 typedef struct cadre_batch {
     int64_t epoch;     // from 0

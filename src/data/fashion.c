@@ -17,10 +17,9 @@ enum { MOST_SAMPLES = 1000000 };
 
 typedef struct fashion {
     cadre_dataset base;
-    cadre_idx_file images;   // (n_samples, PIXELS), kept, unless in_memory
+    cadre_idx_file images;   // (n_samples, PIXELS), kept
     cadre_sparse_rows *rows; // the same in memory; NULL: images are kept
     uint8_t *labels;         // (n_samples)
-    bool in_memory;
 } fashion;
 
 static fashion *as_fashion(cadre_dataset *dataset)
@@ -68,22 +67,8 @@ static cadre_status append_piece(
     return cadre_sparse_rows_append(ctx, piece, nbytes);
 }
 
-static cadre_status take_pixels(
-    cadre_idx_file *file, fashion *f, uint64_t *hash)
-{
-    int64_t n = f->base.n_samples;
-    if (f->in_memory) {
-        CADRE_TRY(cadre_sparse_rows_create(n, PIXELS, &f->rows));
-        return cadre_idx_each(file, n * PIXELS, append_piece, f->rows, hash);
-    }
-    CADRE_TRY(cadre_idx_keep(file, n * PIXELS, hash));
-    f->images = *file;
-    *file = (cadre_idx_file){0};
-    return CADRE_OK;
-}
-
 // After the labels: a count that matches theirs bounds what is unpacked.
-static cadre_status take_images(cadre_idx_file *file, fashion *f)
+static cadre_status check_images(const cadre_idx_file *file, const fashion *f)
 {
     int64_t n = f->base.n_samples;
     if (file->extents[1] != SIDE || file->extents[2] != SIDE) {
@@ -97,9 +82,34 @@ static cadre_status take_images(cadre_idx_file *file, fashion *f)
             "announces %lld images, but its file of labels has %lld",
             (long long)file->extents[0], (long long)n);
     }
+    return CADRE_OK;
+}
+
+static void set_content_hash(fashion *f, uint64_t images)
+{
+    f->base.content_hash =
+        cadre_hash(f->labels, (size_t)f->base.n_samples, images);
+}
+
+static cadre_status keep_images(cadre_idx_file *file, fashion *f)
+{
     uint64_t hash;
-    CADRE_TRY(take_pixels(file, f, &hash));
-    f->base.content_hash = cadre_hash(f->labels, (size_t)n, hash);
+    CADRE_TRY(check_images(file, f));
+    CADRE_TRY(cadre_idx_keep(file, f->base.n_samples * PIXELS, &hash));
+    set_content_hash(f, hash);
+    f->images = *file;
+    *file = (cadre_idx_file){0};
+    return CADRE_OK;
+}
+
+static cadre_status hold_images(cadre_idx_file *file, fashion *f)
+{
+    uint64_t hash;
+    int64_t n = f->base.n_samples;
+    CADRE_TRY(check_images(file, f));
+    CADRE_TRY(cadre_sparse_rows_create(n, PIXELS, &f->rows));
+    CADRE_TRY(cadre_idx_each(file, n * PIXELS, append_piece, f->rows, &hash));
+    set_content_hash(f, hash);
     return CADRE_OK;
 }
 
@@ -164,11 +174,11 @@ static cadre_status open_fashion(
         .width = SIDE,
         .n_classes = CLASSES,
     };
-    f->in_memory = options->in_memory;
     cadre_status status =
         with_file(options, "labels-idx1-ubyte", 1, f, take_labels);
     if (status == CADRE_OK) {
-        status = with_file(options, "images-idx3-ubyte", 3, f, take_images);
+        status = with_file(options, "images-idx3-ubyte", 3, f,
+            options->in_memory ? hold_images : keep_images);
     }
     if (status != CADRE_OK) {
         close_fashion(&f->base);

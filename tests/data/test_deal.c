@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "data/deal.h"
+#include "sample_at.h"
 #include "support/isa.h"
 #include <string.h>
 
@@ -13,7 +14,7 @@ static void check_permutation(uint64_t seed, int64_t epoch, int64_t n)
     uint8_t *seen = cadre_alloc_array((size_t)n, 1);
     assert_non_null(seen);
     for (int64_t p = 0; p < n; p++) {
-        int64_t sample = cadre_deal_sample(seed, epoch, n, p);
+        int64_t sample = sample_at(seed, epoch, n, p);
         assert_true(sample >= 0 && sample < n);
         assert_int_equal(seen[sample], 0);
         seen[sample] = 1;
@@ -44,7 +45,7 @@ static void large_sets_stay_in_range(void **state)
         INT64_C(1) << 61, INT64_MAX / 2};
     for (int i = 0; i < 4; i++) {
         for (int64_t back = 1; back <= 20; back++) {
-            int64_t sample = cadre_deal_sample(9, 0, sizes[i], sizes[i] - back);
+            int64_t sample = sample_at(9, 0, sizes[i], sizes[i] - back);
             assert_true(sample >= 0 && sample < sizes[i]);
         }
     }
@@ -69,7 +70,7 @@ static void some_samples_are_known(void **state)
         {9, 0, INT64_C(1) << 40, 12345, INT64_C(149272543025)},
     };
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        assert_int_equal(cadre_deal_sample(known[i].seed, known[i].epoch,
+        assert_int_equal(sample_at(known[i].seed, known[i].epoch,
                              known[i].n_samples, known[i].position),
             known[i].sample);
     }
@@ -81,7 +82,7 @@ static void check_dealt_together(int64_t n_samples, int64_t first, int64_t n)
     enum { MOST = 150 };
     int64_t alone[MOST];
     for (int64_t i = 0; i < n; i++) {
-        alone[i] = cadre_deal_sample(3, 4, n_samples, first + i);
+        alone[i] = sample_at(3, 4, n_samples, first + i);
     }
     for (int64_t from = 0; from < n; from++) {
         for (int64_t count = 0; count <= n - from; count += 1 + count / 9) {
@@ -114,8 +115,8 @@ static int64_t fixed_points(uint64_t seed_a, int64_t epoch_a, uint64_t seed_b,
 {
     int64_t same = 0;
     for (int64_t p = 0; p < n; p++) {
-        same += cadre_deal_sample(seed_a, epoch_a, n, p) ==
-                cadre_deal_sample(seed_b, epoch_b, n, p);
+        same += sample_at(seed_a, epoch_a, n, p) ==
+                sample_at(seed_b, epoch_b, n, p);
     }
     return same;
 }
@@ -133,9 +134,9 @@ static void seed_and_epoch_change_the_order(void **state)
     int64_t in_place = 0;
     int64_t neighbours = 0;
     for (int64_t p = 0; p < N; p++) {
-        int64_t sample = cadre_deal_sample(1, 0, N, p);
+        int64_t sample = sample_at(1, 0, N, p);
         in_place += sample == p;
-        neighbours += p > 0 && sample == cadre_deal_sample(1, 0, N, p - 1) + 1;
+        neighbours += p > 0 && sample == sample_at(1, 0, N, p - 1) + 1;
     }
     assert_true(in_place < 12);
     assert_true(neighbours < 12);
@@ -149,7 +150,7 @@ static void orders_are_well_mixed(void **state)
     enum { N = 60000, PARTS = 10, PART = N / PARTS };
     int counts[PARTS][PARTS] = {{0}};
     for (int64_t p = 0; p < N; p++) {
-        counts[p / PART][cadre_deal_sample(5, 2, N, p) / PART]++;
+        counts[p / PART][sample_at(5, 2, N, p) / PART]++;
     }
     double chi = 0.0;
     for (int i = 0; i < PARTS; i++) {

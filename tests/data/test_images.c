@@ -10,6 +10,7 @@
 #include "data/augment.h"
 #include "data/loader.h"
 #include "kernel/vector.h"
+#include "sample_at.h"
 #include "state/leaf.h"
 #include "support/check.h"
 #include <math.h>
@@ -514,7 +515,7 @@ static void check_failing_loader(const cadre_dataset *dataset, int n_threads)
         .n_threads = n_threads,
     };
     int64_t damaged = 0; // the step that shows image 1
-    while (cadre_deal_sample(0, 0, N_TRAIN, damaged) != 1) {
+    while (sample_at(0, 0, N_TRAIN, damaged) != 1) {
         damaged++;
     }
     cadre_loader *loader = NULL;

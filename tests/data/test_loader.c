@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "data/loader.h"
+#include "sample_at.h"
 #include "state/leaf.h"
 #include "support/check.h"
 #include <stdatomic.h>
@@ -55,8 +56,8 @@ static void check_leaf(const cadre_loader_options *o, const cadre_batch *batch,
     cadre_leaf_samples(batch->n_samples, o->n_leaves, leaf, &lo, &hi);
     assert_int_equal(data.n_samples, hi - lo);
     for (int64_t i = 0; i < data.n_samples; i++) {
-        int64_t sample = cadre_deal_sample(o->seed, batch->epoch,
-            o->dataset->n_samples, batch->first + lo + i);
+        int64_t sample = sample_at(o->seed, batch->epoch, o->dataset->n_samples,
+            batch->first + lo + i);
         for (int e = 0; e < ELEMENTS; e++) {
             assert_true(data.x[i * ELEMENTS + e] == (float)(sample * (e + 1)));
         }
