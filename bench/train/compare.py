@@ -10,8 +10,8 @@
 Contestants of a row take turns, A B C A B C ..., each for some steps that take
 about --seconds; a round's number is the median step, and the table shows the
 median over rounds. Cadre: 1 rank, and 2 ranks as ddp and zero1, the latter also
-each bound to a core, one thread each, two leaves in all. PyTorch: one process with 1 and with 2 threads, the latter
-also with OpenBLAS built for OpenMP if it is there (libopenblas0-openmp), and
+each bound to a core, one thread each, two leaves in all. PyTorch: one process
+with 1 and with 2 threads, the latter also with OpenBLAS built for OpenMP if it is there (libopenblas0-openmp), and
 DistributedDataParallel over gloo with two processes of one thread, free and each
 bound to a core, for convolutions with images as they are and channels-last. All train f32 with AdamW
 on the same data; with --bf16 Cadre has train.precision=bf16, and PyTorch
