@@ -9,22 +9,25 @@
 
 Contestants of a row take turns, A B C A B C ..., each for some steps that take
 about --seconds; a round's number is the median step, and the table shows the
-median over rounds. Cadre: 1 rank, and 2 ranks as ddp and zero1, the latter also
-each bound to a core, one thread each, two leaves in all. PyTorch: one process
-with 1 and with 2 threads, the latter also with OpenBLAS built for OpenMP if it is there (libopenblas0-openmp), and
-DistributedDataParallel over gloo with two processes of one thread, free and each
-bound to a core, for convolutions with images as they are and channels-last. All train f32 with AdamW
-on the same data; with --bf16 Cadre has train.precision=bf16, and PyTorch
+median over rounds. Cadre: 1 rank, and 2 ranks as ddp and zero1, the latter
+also each bound to a core, one thread each, two leaves in all. PyTorch: one
+process with 1 and with 2 threads, the latter also with OpenBLAS built for
+OpenMP if it is there (libopenblas0-openmp), and DistributedDataParallel over
+gloo with two processes of one thread, free and each bound to a core, for
+convolutions with images as they are and channels-last. All train f32 with
+AdamW on the same data; with --bf16 Cadre has train.precision=bf16, and PyTorch
 autocast. PyTorch's processes stay, asleep, from turn to turn.
 
 Both make the first steps from the same weights on the same batches too, and
 their losses stand in the table. A product of matrices, timed in between, says
-what the cores can do. With --losses nothing is timed: both make so many steps, and
-what they lost in the last 21 is compared; the runs, if there are more, have rates
-a 1e-7th apart, since a net with batch norm turns such a difference into percents;
-in bf16 a thousandth, since less of it is rounded away.
-The tables go to standard output and to build/train/table.md. Cells that lose are bold. Needs Debian's python3-torch,
-libopenblas0-pthread, bible-kjv and dataset-fashion-mnist.
+what the cores can do, and a cache line sent to and fro before each turn, how
+far they are from each other. With --losses nothing is timed: both make so many
+steps, and what they lost in the last 21 is compared; the runs, if there are
+more, have rates a 1e-7th apart, since a net with batch norm turns such a
+difference into percents; in bf16 a thousandth, since less of it is rounded
+away. The tables go to standard output and to build/train/table.md. Cells that
+lose are bold. Needs Debian's python3-torch, libopenblas0-pthread, bible-kjv
+and dataset-fashion-mnist.
 """
 import argparse
 import json
@@ -214,6 +217,18 @@ def probe(args):
     return sum(float(p.communicate(timeout=LIMIT_S)[0]) for p in both)
 
 
+def build_core_line():
+    subprocess.run(["cc", "-O2", "-pthread", "-o", BUILD / "core_line",
+                    HERE.parent / "peers" / "core_line.c"], check=True)
+
+
+def core_line():
+    """How long a cache line takes between the cores, in ns: on a virtual machine
+    that changes within seconds."""
+    return int(subprocess.run([BUILD / "core_line"], capture_output=True,
+                              text=True, check=True, timeout=LIMIT_S).stdout)
+
+
 def losses_of(args, name, n_steps, rates=(1e-3,)):
     """Of Cadre and of PyTorch, from the same weights on the same batches: those
     of a run at each of the rates."""
@@ -281,7 +296,8 @@ def measure(args, name):
         for _ in range(args.rounds):
             peaks.append(probe(args))
             for c, n in zip(everybody, steps):
-                turns[c.title].append(c.turn(n))
+                line_ns = core_line()
+                turns[c.title].append({**c.turn(n), "line_ns": line_ns})
         return turns, max(peaks)
     finally:
         for c in everybody:
@@ -334,7 +350,8 @@ def memory_line(row, turns, medians, peak):
     ddp = max(t["peak_bytes"] for t in turns["DDP 2x1"])
     limit = 0.25 if row.kind != "gpt" else 0.6
     cells += [f"{ours / MB:.0f}", f"{ddp / MB:.0f}",
-              bold(f"{ours / ddp * 100:.0f} %", ours / ddp > limit)]
+              bold(f"{ours / ddp * 100:.0f} %", ours / ddp > limit),
+              ", ".join(str(t["line_ns"]) for t in turns[two])]
     return f"| {row.title} | " + " | ".join(cells) + " |"
 
 
@@ -346,8 +363,8 @@ TIMES_HEAD = """\
 """
 PARTS_HEAD = """\
 | Cadre 2x1, ms | data | forward | backward | exposed | optimizer \
-| of the peak | DDP's | rank's memory, MB | DDP's | of DDP's |
-|---|---|---|---|---|---|---|---|---|---|---|
+| of the peak | DDP's | rank's memory, MB | DDP's | of DDP's | line, ns |
+|---|---|---|---|---|---|---|---|---|---|---|---|
 """
 
 
@@ -377,6 +394,7 @@ def main():
     recipes = known_recipes(args)
     times, parts = "", ""
     BUILD.mkdir(parents=True, exist_ok=True)
+    build_core_line()
     for name in args.rows.split(","):
         row = ROWS[name]
         if row.recipe not in recipes:

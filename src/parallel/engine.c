@@ -193,8 +193,24 @@ static cadre_status find_values(cadre_engine *e)
     return CADRE_OK;
 }
 
+// Collective, and so before anything that can fail on one rank alone.
+static cadre_status open_mirror(cadre_engine *e)
+{
+    const cadre_model *m = e->model;
+    if (e->placement->optimizer != CADRE_SHARDED) {
+        return CADRE_OK;
+    }
+    bool in_plane = true;
+    for (int i = 0; i < m->layout.n_segments; i++) {
+        in_plane = in_plane && m->own_values[i] == NULL;
+    }
+    return cadre_mirror_open(e->group, in_plane ? m->params.data : NULL,
+        m->params.nbytes, &e->mirror);
+}
+
 static cadre_status make_parts(cadre_engine *e)
 {
+    CADRE_TRY(open_mirror(e));
     CADRE_TRY(make_leaves(e));
     CADRE_TRY(find_values(e));
     const cadre_fold_options fold = {
@@ -203,6 +219,7 @@ static cadre_status make_parts(cadre_engine *e)
         .buckets = &e->buckets,
         .leaves = &e->leaves,
         .published = e->values,
+        .mirrored = e->mirror != NULL,
         .overlap = e->o.overlap == CADRE_OVERLAP_ON,
         .interrupted = &e->claimed,
     };
@@ -270,6 +287,7 @@ void cadre_engine_destroy(cadre_engine *engine)
     }
     cadre_free(engine->slot_parts);
     cadre_free(engine->values);
+    cadre_mirror_close(engine->mirror);
     cadre_record_destroy(engine->record);
     cadre_control_destroy(engine->control);
     cadre_fold_destroy(engine->fold);

@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "base/thread.h"
 #include "cadre/engine.h"
+#include "group/mirror.h"
 #include "optim/optim.h"
 #include "optim/schedule.h"
 #include "parallel/control.h"
@@ -41,6 +42,7 @@ struct cadre_engine {
     // Where that is sharded; else NULL.
     cadre_plane_part *slot_parts; // per unit
     float **values;               // per segment: its parameters
+    cadre_mirror *mirror;         // of all of these; or NULL: they travel
 
     cadre_thread mover; // with progress_thread
     atomic_bool mover_ends;
@@ -88,10 +90,12 @@ cadre_update cadre_engine_begin_update(
 
 /**
  * Updates a bucket's parameters: where the optimizer's state is sharded, this
- * rank's, from what its folds came to; else all, once they are gathered.
- * Without an optimizer the buffers alone.
+ * rank's, from what its folds came to, here and in the mirror; else all, once
+ * they are gathered.  Without an optimizer the buffers alone.
+ *
+ * Errors: CADRE_ERR_PEER_LOST
  */
-void cadre_engine_update_bucket(
+cadre_status cadre_engine_update_bucket(
     cadre_engine *engine, const cadre_update *update, int bucket);
 
 #endif // CADRE_PARALLEL_ENGINE_H

@@ -162,6 +162,10 @@ static void note(cadre_fold *f, cadre_event_kind kind, int number)
         .round = turn.kind == CADRE_TURN_FOLD ? turn.round : -1,
         .gather = turn.kind != CADRE_TURN_FOLD,
     };
+    if (turn.kind == CADRE_TURN_PUBLISH && f->o.mirrored) {
+        event.nbytes =
+            (uint64_t)b->n_sends * b->own.part->count * sizeof(float);
+    }
     for (int i = 0; i < b->n_sends; i++) {
         for (size_t j = 0; j < b->sends[i].n_runs; j++) {
             event.nbytes += b->sends[i].runs[j].nbytes;
@@ -192,6 +196,18 @@ static void point(const cadre_fold *f, const cadre_bucket_part *part)
         cadre_bucket_point_apart(part, f->o.layout, f->o.published);
     } else {
         cadre_bucket_point(part, f->result);
+    }
+}
+
+// Everybody has the owned part; peers are told so by frames without payload.
+static void prepare_word(cadre_fold *f, const cadre_turn *turn)
+{
+    cadre_folding *b = &f->buckets[turn->bucket];
+    for (int r = 0; r < f->n; r++) {
+        if (r != f->rank) {
+            b->sends[b->n_sends++] = (cadre_part){.peer = r};
+            b->receives[b->n_receives++] = (cadre_part){.peer = r};
+        }
     }
 }
 
@@ -265,6 +281,8 @@ static cadre_status post(cadre_fold *f, const cadre_turn *turn)
     b->n_receives = 0;
     if (turn->kind == CADRE_TURN_FOLD) {
         f->way->prepare(f, turn);
+    } else if (turn->kind == CADRE_TURN_PUBLISH && f->o.mirrored) {
+        prepare_word(f, turn);
     } else {
         prepare_gather(f, turn);
     }

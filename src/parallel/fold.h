@@ -40,6 +40,7 @@ typedef struct cadre_fold_options {
     cadre_leaves *leaves;
     float *const *published; // per segment: the parameters that owners publish;
                              // NULL: sums are gathered instead
+    bool mirrored;           // these are put into the peers' memory before
     bool overlap;            // chunks are posted before their block is closed
     const atomic_bool *interrupted; // ends a sleep once the group is woken
 } cadre_fold_options;

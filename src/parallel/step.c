@@ -314,7 +314,7 @@ static cadre_status update_and_publish(
     cadre_engine *e, const cadre_update *update, int64_t *waited_ns)
 {
     for (int b = 0; b < e->buckets.n_buckets; b++) {
-        cadre_engine_update_bucket(e, update, b);
+        CADRE_TRY(cadre_engine_update_bucket(e, update, b));
         note_bucket(e, CADRE_EVENT_UPDATE, b);
         int64_t since_ns = cadre_now_ns();
         cadre_fold_publish(e->fold);
@@ -330,7 +330,7 @@ static cadre_status gather_and_update(
 {
     for (int b = 0; b < e->buckets.n_buckets; b++) {
         CADRE_TRY(finish_moving(e, b, waited_ns));
-        cadre_engine_update_bucket(e, update, b);
+        CADRE_TRY(cadre_engine_update_bucket(e, update, b));
     }
     if (e->optim == NULL) {
         e->model->grads = cadre_fold_result(e->fold);

@@ -7,6 +7,10 @@
 #include "optim/running.h"
 #include "parallel/engine.h"
 
+// Elements that are updated before they are put into the mirror: so many, of
+// parameters, gradients and two slots, are still in a near cache (docs/adr/0018).
+enum { MIRROR_BLOCK = 8192 };
+
 cadre_update cadre_engine_begin_update(
     cadre_engine *engine, cadre_factors factors, double lr)
 {
@@ -28,13 +32,18 @@ cadre_update cadre_engine_begin_update(
     };
 }
 
+static float *values_of(const cadre_engine *e, const cadre_slice *run)
+{
+    size_t first = e->model->layout.segments[run->segment].offset;
+    return cadre_model_values(e->model, run->segment) + (run->offset - first);
+}
+
 // Updates a run of one segment; grads are its own.
 static void update_run(cadre_engine *e, const cadre_update *u,
     const cadre_slice *run, const float *grads)
 {
     const cadre_segment *s = &e->model->layout.segments[run->segment];
-    float *values = cadre_model_values(e->model, run->segment);
-    values += run->offset - s->offset;
+    float *values = values_of(e, run);
     if (s->buffer) {
         cadre_running_update(u->mean, grads, values, run->count);
         return;
@@ -50,15 +59,41 @@ static void update_run(cadre_engine *e, const cadre_update *u,
         &u->scalars[s->no_decay], u->scale, grads, slots, values, run->count);
 }
 
-static void update_owned(cadre_engine *e, const cadre_update *u, int bucket)
+// Updates a run block by block, each put into the mirror while it is in the
+// nearest cache.
+static void update_mirrored(cadre_engine *e, const cadre_update *u,
+    const cadre_slice *run, const float *grads)
+{
+    cadre_slice block = *run;
+    for (size_t done = 0; done < run->count; done += block.count) {
+        size_t left = run->count - done;
+        block.offset = run->offset + done;
+        block.count = left < MIRROR_BLOCK ? left : MIRROR_BLOCK;
+        update_run(e, u, &block, grads + done);
+        cadre_mirror_put(
+            e->mirror, values_of(e, &block), block.count * sizeof(float));
+    }
+}
+
+static cadre_status update_owned(
+    cadre_engine *e, const cadre_update *u, int bucket)
 {
     const cadre_owned *own = cadre_fold_owned(e->fold, bucket);
+    if (e->mirror != NULL) {
+        CADRE_TRY(cadre_mirror_find(e->mirror));
+    }
     size_t packed = 0;
     for (int i = 0; i < own->part->n_slices; i++) {
         const cadre_slice *run = &own->part->slices[i];
-        update_run(e, u, run, cadre_owned_slice(own, i, packed));
+        const float *grads = cadre_owned_slice(own, i, packed);
+        if (e->mirror != NULL) {
+            update_mirrored(e, u, run, grads);
+        } else {
+            update_run(e, u, run, grads);
+        }
         packed += run->count;
     }
+    return CADRE_OK;
 }
 
 static void update_all(cadre_engine *e, const cadre_update *u, int bucket)
@@ -73,12 +108,12 @@ static void update_all(cadre_engine *e, const cadre_update *u, int bucket)
     }
 }
 
-void cadre_engine_update_bucket(
+cadre_status cadre_engine_update_bucket(
     cadre_engine *engine, const cadre_update *update, int bucket)
 {
     if (engine->placement->optimizer == CADRE_SHARDED) {
-        update_owned(engine, update, bucket);
-    } else {
-        update_all(engine, update, bucket);
+        return update_owned(engine, update, bucket);
     }
+    update_all(engine, update, bucket);
+    return CADRE_OK;
 }

@@ -19,7 +19,7 @@ static void nothing_but_leaves_changes_a_bit(void **state)
     const int leaf_counts[] = {6, 8};
     const int folds[] = {0, CADRE_FOLD_EAGER, 2, 4};
     const size_t buckets[] = {0, 1024, 9000, 60000};
-    const rank_link links[] = {LINK_INPROC, LINK_UNIX, LINK_TCP};
+    const rank_link links[] = {LINK_INPROC, LINK_SHM, LINK_UNIX, LINK_TCP};
     int variant = 0;
     for (int v = 0; v < 2; v++) {
         trainee_job alone = trainee_plain_job(leaf_counts[v]);
@@ -35,7 +35,8 @@ static void nothing_but_leaves_changes_a_bit(void **state)
                 job.options.bucket_bytes = buckets[(variant / 5) % 4];
                 job.options.threads = variant / 3 % 3;
                 job.options.progress_thread = variant % 11 % 4 == 0;
-                run(links[variant % 3], n, &job);
+                job.no_own = variant / 4 % 3 > 0;
+                run(links[variant % 4], n, &job);
                 trainee_assert_same(&job, &alone);
             }
         }
@@ -148,10 +149,11 @@ static void the_recorder_sees_every_exchange(void **state)
     int before = 0;
     const size_t buckets[] = {0, 20000, 1024};
     for (int i = 0; i < 3; i++) {
-        for (int mode = 0; mode < 2; mode++) {
+        for (int mode = 0; mode < 3; mode++) {
             trainee_job job = recorded(6, CADRE_OVERLAP_ON);
             job.options.mode = mode == 0 ? CADRE_DDP : CADRE_ZERO1;
             job.options.bucket_bytes = buckets[i];
+            job.no_own = mode == 2;
             run(LINK_INPROC, 3, &job);
             int n = check_exchanges(&job);
             assert_int_equal(n % 2, 0); // a fold and a gather per bucket
@@ -160,7 +162,7 @@ static void the_recorder_sees_every_exchange(void **state)
                 count(&job, CADRE_EVENT_UPDATE), mode == 0 ? 1 : n / 2);
             assert_int_equal(count(&job, CADRE_EVENT_CONTROL), 1);
             assert_int_equal(count(&job, CADRE_EVENT_LEAF_END), 2);
-            before = mode == 0 ? before : n;
+            before = mode < 2 ? before : n;
         }
     }
 }
@@ -202,7 +204,7 @@ static void ask_for_the_next_gradient(cadre_group *group, void *ctx)
     two_ranks *two = ctx;
     cadre_model *m;
     cadre_engine *e;
-    trainee_make_model(group, &m);
+    trainee_make_model(group, &two->job, &m);
     RANK_OK(cadre_engine_create(m, &two->job.options, &e));
     RANK_OK(cadre_step_begin(e));
     int leaf;
@@ -266,7 +268,7 @@ static void leave_in_mid_backward(cadre_group *group, void *ctx)
     const trainee_job *job = ctx;
     cadre_model *m;
     cadre_engine *e;
-    trainee_make_model(group, &m);
+    trainee_make_model(group, job, &m);
     RANK_OK(cadre_engine_create(m, &job->options, &e));
     if (cadre_rank(group) == 1) {
         RANK_OK(cadre_step_begin(e));
@@ -314,7 +316,7 @@ static void check_state_bytes(cadre_group *group, void *ctx)
         cadre_engine *e;
         cadre_plane_bytes planes[8];
         job.options.mode = mode == 0 ? CADRE_DDP : CADRE_ZERO1;
-        trainee_make_model(group, &m);
+        trainee_make_model(group, &job, &m);
         RANK_OK(cadre_engine_create(m, &job.options, &e));
         RANK_CHECK(cadre_engine_state_bytes(e, planes, 8) == 5);
         RANK_CHECK(strcmp(planes[4].name, "exp_avg_sq") == 0);
@@ -340,33 +342,39 @@ static void optimizer_state_is_sharded(void **state)
 static void a_skipped_step_changes_nothing_and_sends_less(void **state)
 {
     (void)state;
-    trainee_job job = trainee_plain_job(6);
-    job.options.mode = CADRE_ZERO1;
-    job.poison = 4;
-    run(LINK_INPROC, 3, &job);
     trainee_job ddp = trainee_plain_job(6);
     ddp.poison = 4;
     run(LINK_INPROC, 2, &ddp);
-    trainee_assert_same(&job, &ddp);
-    assert_true(job.report[1].skipped);
-    assert_true(job.hash[1] == job.hash[0]);
-    assert_true(job.hash[2] != job.hash[1]);
-    assert_true(job.report[1].bytes_sent < job.report[2].bytes_sent);
+    for (int i = 0; i < 2; i++) {
+        trainee_job job = ddp;
+        job.options.mode = CADRE_ZERO1;
+        job.no_own = i == 1;
+        run(LINK_INPROC, 3, &job);
+        trainee_assert_same(&job, &ddp);
+        assert_true(job.report[1].skipped);
+        assert_true(job.hash[1] == job.hash[0]);
+        assert_true(job.hash[2] != job.hash[1]);
+        assert_true(job.report[1].bytes_sent < job.report[2].bytes_sent);
+    }
 }
 
 // 4 (T (N - s) + (n - 1) s), and with two ranks s + (N - s) is N in one round.
 static void what_is_sent_is_what_ddp_sends(void **state)
 {
     (void)state;
-    trainee_job two = trainee_plain_job(2);
-    two.options.mode = CADRE_ZERO1;
-    run(LINK_INPROC, 2, &two);
-    assert_int_equal(two.report[1].bytes_sent, 4 * TRAINEE_ELEMENTS);
-    const int ranks[] = {3, 4, 5};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
+        trainee_job two = trainee_plain_job(2);
+        two.options.mode = CADRE_ZERO1;
+        two.no_own = i == 1;
+        run(LINK_INPROC, 2, &two);
+        assert_int_equal(two.report[1].bytes_sent, 4 * TRAINEE_ELEMENTS);
+    }
+    const int ranks[] = {3, 3, 4, 4, 5, 5};
+    for (int i = 0; i < 6; i++) {
         trainee_job ddp = trainee_plain_job(8);
         trainee_job zero1 = ddp;
         zero1.options.mode = CADRE_ZERO1;
+        zero1.no_own = i % 2 == 1;
         run(LINK_INPROC, ranks[i], &ddp);
         run(LINK_INPROC, ranks[i], &zero1);
         assert_int_equal(ddp.report[0].bytes_sent, zero1.report[0].bytes_sent);
@@ -394,10 +402,10 @@ static void other_optimizers_are_sharded_as_well(void **state)
 
 static void refuse(cadre_group *group, void *ctx)
 {
-    (void)ctx;
+    const trainee_job *job = ctx;
     cadre_model *m;
     cadre_engine *e;
-    trainee_make_model(group, &m);
+    trainee_make_model(group, job, &m);
     RANK_CHECK(
         cadre_engine_create(m, &(cadre_engine_options){.mode = CADRE_ZERO1},
             &e) == CADRE_ERR_INVALID_ARG);
@@ -411,7 +419,8 @@ static void refuse(cadre_group *group, void *ctx)
 static void sharding_no_state_is_refused(void **state)
 {
     (void)state;
-    run_as_threads(LINK_INPROC, 2, 30000, refuse, NULL);
+    trainee_job job = trainee_plain_job(2);
+    run_as_threads(LINK_INPROC, 2, 30000, refuse, &job);
 }
 
 // The second and third step allocate nothing.
@@ -420,7 +429,7 @@ static void check_allocations(cadre_group *group, void *ctx)
     const trainee_job *job = ctx;
     cadre_model *m;
     cadre_engine *e;
-    trainee_make_model(group, &m);
+    trainee_make_model(group, job, &m);
     RANK_OK(cadre_engine_create(m, &job->options, &e));
     RANK_OK(trainee_step(job, m, e, 0, NULL));
     RANK_OK(cadre_barrier(group, NULL));
@@ -440,6 +449,7 @@ static void steps_allocate_nothing(void **state)
         for (int mode = 0; mode < 2; mode++) {
             trainee_job job = recorded(6, CADRE_OVERLAP_ON);
             job.options.mode = mode == 0 ? CADRE_DDP : CADRE_ZERO1;
+            job.no_own = n == 2;
             run_as_threads(LINK_INPROC, n, 30000, check_allocations, &job);
         }
     }

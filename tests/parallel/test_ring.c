@@ -106,7 +106,7 @@ static void check_sums(cadre_group *group, void *ctx)
     cadre_model *m;
     cadre_engine *e;
     cadre_group_set_order(group, CADRE_ORDER_RING);
-    trainee_make_model(group, &m);
+    trainee_make_model(group, job, &m);
     RANK_OK(cadre_engine_create(m, &job->options, &e));
     RANK_OK(trainee_step(job, m, e, 0, NULL));
     const cadre_dealing d = {

@@ -63,13 +63,14 @@ trainee_job trainee_plain_job(int leaves)
 // The caller's own memory for a parameter of each thread that is a rank.
 static _Thread_local float own_values[9];
 
-void trainee_make_model(cadre_group *group, cadre_model **out)
+void trainee_make_model(
+    cadre_group *group, const trainee_job *job, cadre_model **out)
 {
     RANK_OK(cadre_model_create(group, out));
     for (int i = 0; i < TRAINEE_PARAMS; i++) {
         const cadre_param_options o = {.frozen = i == FROZEN,
             .buffer = i == BUFFER,
-            .values = i == OWN ? own_values : NULL};
+            .values = i == OWN && !job->no_own ? own_values : NULL};
         RANK_OK(cadre_model_add(
             *out, params[i].name, params[i].shape, 2, &o, NULL));
     }
@@ -176,7 +177,7 @@ void trainee_train(cadre_group *group, void *ctx)
     cadre_model *m;
     cadre_engine *e;
     cadre_group_set_order(group, job->order);
-    trainee_make_model(group, &m);
+    trainee_make_model(group, job, &m);
     RANK_OK(cadre_engine_create(m, &job->options, &e));
     for (int s = 0; s < TRAINEE_STEPS; s++) {
         cadre_step_report report;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A small model to train in tests of the engine, with parameters that are frozen,
-// the caller's own, and unused by some leaves, and with a buffer.  A leaf's gradient is a function of
-// (step, leaf), so it is the same wherever it is computed; the order in which a
-// leaf marks its gradients, and when, is as random as the job says.
+// the caller's own, and unused by some leaves, and with a buffer.  A leaf's
+// gradient is a function of (step, leaf), so it is the same wherever it is
+// computed; the order in which a leaf marks its gradients, and when, is as random
+// as the job says.
 
 #ifndef CADRE_TESTS_PARALLEL_TRAINEE_H
 #define CADRE_TESTS_PARALLEL_TRAINEE_H
@@ -23,6 +24,7 @@ typedef struct trainee_job {
     cadre_order order;
     bool shuffled; // leaves mark gradients in any order, with pauses
     int poison;    // leaf of step 1 with an infinite gradient; or -1
+    bool no_own;   // no parameter is the caller's own: all lie in the arena
     // Of rank 0, after every step.
     uint64_t hash[TRAINEE_STEPS];
     cadre_step_report report[TRAINEE_STEPS];
@@ -37,8 +39,9 @@ trainee_job trainee_plain_job(int leaves);
 /** Fills in the gradient of a parameter in a leaf. */
 void trainee_gradient(float *grad, size_t count, int param, int step, int leaf);
 
-/** Makes the model, with its first values. */
-void trainee_make_model(cadre_group *group, cadre_model **out);
+/** Makes the job's model, with its first values. */
+void trainee_make_model(
+    cadre_group *group, const trainee_job *job, cadre_model **out);
 
 /** True if the leaf does not use the parameter, or nobody does. */
 bool trainee_skips(int param, int leaf);
