@@ -130,6 +130,13 @@ const char *cadre_algorithm_name(const cadre_group *group)
     return group->shared != NULL ? "shared" : "direct";
 }
 
+void cadre_group_count_sent(cadre_group *group, uint64_t nbytes)
+{
+    if (group->transport != NULL) {
+        group->transport->sent_payload_bytes += nbytes;
+    }
+}
+
 void cadre_group_sent(
     const cadre_group *group, uint64_t *payload, uint64_t *overhead)
 {

@@ -86,6 +86,9 @@ cadre_status cadre_group_progress(cadre_group *group);
 cadre_status cadre_group_fail(
     cadre_group *group, cadre_status status, const char *text);
 
+/** Counts a payload that peers get without a frame (group/reach.h). */
+void cadre_group_count_sent(cadre_group *group, uint64_t nbytes);
+
 /** Bytes that left this rank so far: payloads, and headers beside them. */
 void cadre_group_sent(
     const cadre_group *group, uint64_t *payload, uint64_t *overhead);

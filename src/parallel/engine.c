@@ -6,6 +6,7 @@
 #include "parallel/compare.h"
 #include "parallel/moving.h"
 #include "parallel/settings.h"
+#include "parallel/verdict.h"
 #include "state/placement.h"
 #include <assert.h>
 #include <stdio.h>
@@ -68,6 +69,14 @@ static cadre_status resolve(cadre_group *group, cadre_engine_options *o)
 
 // --- making ---
 
+// Bytes of the words that say where nodes lie; windows begin on a line.
+static size_t places_of(const cadre_buckets *buckets)
+{
+    size_t nbytes = (size_t)buckets->n_buckets * sizeof(uint64_t);
+    return (nbytes + CADRE_CACHE_LINE - 1) / CADRE_CACHE_LINE *
+           CADRE_CACHE_LINE;
+}
+
 static cadre_status make_leaves(cadre_engine *e)
 {
     const cadre_layout *layout = &e->model->layout;
@@ -84,14 +93,15 @@ static cadre_status make_leaves(cadre_engine *e)
             "out of memory: %d gradients of %zu bytes", n_windows,
             window_bytes);
     }
-    e->gradients_bytes = window_bytes * (size_t)n_windows;
+    CADRE_TRY(cadre_buckets_init(
+        &e->buckets, layout, dealing.world_size, e->o.bucket_bytes));
+    size_t places_bytes = places_of(&e->buckets);
+    e->gradients_bytes = places_bytes + window_bytes * (size_t)n_windows;
     void *memory;
     CADRE_TRY(cadre_arena_alloc(e->group, e->gradients_bytes, &memory));
     e->gradients = memory;
-    CADRE_TRY(cadre_buckets_init(
-        &e->buckets, layout, dealing.world_size, e->o.bucket_bytes));
     return cadre_leaves_init(&e->leaves, layout, &e->buckets, &dealing, rank,
-        e->gradients, n_windows);
+        (float *)(void *)((char *)memory + places_bytes), n_windows);
 }
 
 static cadre_status make_record(cadre_engine *e)
@@ -193,10 +203,12 @@ static cadre_status find_values(cadre_engine *e)
     return CADRE_OK;
 }
 
-// Collective, and so before anything that can fail on one rank alone.
-static cadre_status open_mirror(cadre_engine *e)
+// Opens what ranks reach of each other, where they do; collective.
+static cadre_status open_reaches(cadre_engine *e)
 {
     const cadre_model *m = e->model;
+    CADRE_TRY(cadre_reach_open(
+        e->group, e->gradients, e->gradients_bytes, &e->gradients_reach));
     if (e->placement->optimizer != CADRE_SHARDED) {
         return CADRE_OK;
     }
@@ -204,14 +216,14 @@ static cadre_status open_mirror(cadre_engine *e)
     for (int i = 0; i < m->layout.n_segments; i++) {
         in_plane = in_plane && m->own_values[i] == NULL;
     }
-    return cadre_mirror_open(e->group, in_plane ? m->params.data : NULL,
-        m->params.nbytes, &e->mirror);
+    return cadre_reach_open(e->group, in_plane ? m->params.data : NULL,
+        m->params.nbytes, &e->params_reach);
 }
 
 static cadre_status make_parts(cadre_engine *e)
 {
-    CADRE_TRY(open_mirror(e));
-    CADRE_TRY(make_leaves(e));
+    CADRE_TRY(cadre_share_verdict(e->group, make_leaves(e)));
+    CADRE_TRY(open_reaches(e));
     CADRE_TRY(find_values(e));
     const cadre_fold_options fold = {
         .group = e->group,
@@ -219,7 +231,9 @@ static cadre_status make_parts(cadre_engine *e)
         .buckets = &e->buckets,
         .leaves = &e->leaves,
         .published = e->values,
-        .mirrored = e->mirror != NULL,
+        .put = e->params_reach != NULL,
+        .reach = e->gradients_reach,
+        .places = e->gradients,
         .overlap = e->o.overlap == CADRE_OVERLAP_ON,
         .interrupted = &e->claimed,
     };
@@ -287,7 +301,8 @@ void cadre_engine_destroy(cadre_engine *engine)
     }
     cadre_free(engine->slot_parts);
     cadre_free(engine->values);
-    cadre_mirror_close(engine->mirror);
+    cadre_reach_close(engine->params_reach);
+    cadre_reach_close(engine->gradients_reach);
     cadre_record_destroy(engine->record);
     cadre_control_destroy(engine->control);
     cadre_fold_destroy(engine->fold);

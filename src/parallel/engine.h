@@ -9,7 +9,7 @@
 #include "base/fail.h"
 #include "base/thread.h"
 #include "cadre/engine.h"
-#include "group/mirror.h"
+#include "group/reach.h"
 #include "optim/optim.h"
 #include "optim/schedule.h"
 #include "parallel/control.h"
@@ -30,8 +30,10 @@ struct cadre_engine {
 
     const cadre_placement_row *placement; // of the mode
 
-    float *gradients; // the leaves' windows, in the arena
+    // In an arena: per bucket a word (fold.h), and behind them the leaves' windows.
+    uint64_t *gradients;
     size_t gradients_bytes;
+    cadre_reach *gradients_reach; // or NULL: they travel in frames
     cadre_buckets buckets;
     cadre_leaves leaves;
     cadre_fold *fold;
@@ -42,7 +44,7 @@ struct cadre_engine {
     // Where that is sharded; else NULL.
     cadre_plane_part *slot_parts; // per unit
     float **values;               // per segment: its parameters
-    cadre_mirror *mirror;         // of all of these; or NULL: they travel
+    cadre_reach *params_reach;    // or NULL: they travel in frames
 
     cadre_thread mover; // with progress_thread
     atomic_bool mover_ends;
@@ -90,8 +92,8 @@ cadre_update cadre_engine_begin_update(
 
 /**
  * Updates a bucket's parameters: where the optimizer's state is sharded, this
- * rank's, from what its folds came to, here and in the mirror; else all, once
- * they are gathered.  Without an optimizer the buffers alone.
+ * rank's, from what its folds came to, here and at the peers if they are reached;
+ * else all, once they are gathered.  Without an optimizer the buffers alone.
  *
  * Errors: CADRE_ERR_PEER_LOST
  */

@@ -156,16 +156,13 @@ static void note(cadre_fold *f, cadre_event_kind kind, int number)
     const cadre_folding *b = &f->buckets[turn.bucket];
     cadre_event event = {
         .kind = kind,
+        .nbytes = b->unsent,
         .leaf = -1,
         .index = number,
         .bucket = turn.bucket,
         .round = turn.kind == CADRE_TURN_FOLD ? turn.round : -1,
         .gather = turn.kind != CADRE_TURN_FOLD,
     };
-    if (turn.kind == CADRE_TURN_PUBLISH && f->o.mirrored) {
-        event.nbytes =
-            (uint64_t)b->n_sends * b->own.part->count * sizeof(float);
-    }
     for (int i = 0; i < b->n_sends; i++) {
         for (size_t j = 0; j < b->sends[i].n_runs; j++) {
             event.nbytes += b->sends[i].runs[j].nbytes;
@@ -207,6 +204,7 @@ static void prepare_word(cadre_fold *f, const cadre_turn *turn)
         if (r != f->rank) {
             b->sends[b->n_sends++] = (cadre_part){.peer = r};
             b->receives[b->n_receives++] = (cadre_part){.peer = r};
+            b->unsent += b->own.part->count * sizeof(float);
         }
     }
 }
@@ -279,9 +277,10 @@ static cadre_status post(cadre_fold *f, const cadre_turn *turn)
     cadre_folding *b = &f->buckets[turn->bucket];
     b->n_sends = 0;
     b->n_receives = 0;
+    b->unsent = 0;
     if (turn->kind == CADRE_TURN_FOLD) {
         f->way->prepare(f, turn);
-    } else if (turn->kind == CADRE_TURN_PUBLISH && f->o.mirrored) {
+    } else if (turn->kind == CADRE_TURN_PUBLISH && f->o.put) {
         prepare_word(f, turn);
     } else {
         prepare_gather(f, turn);
@@ -292,6 +291,7 @@ static cadre_status post(cadre_fold *f, const cadre_turn *turn)
     note(f, CADRE_EVENT_POSTED, f->posted);
     CADRE_TRY(cadre_exchange(f->o.group, call_of(f, turn), b->sends, b->n_sends,
         b->receives, b->n_receives, &f->works[f->posted % CADRE_FOLD_POSTED]));
+    cadre_group_count_sent(f->o.group, b->unsent);
     note(f, CADRE_EVENT_STARTED, f->posted);
     f->posted++;
     return CADRE_OK;
@@ -319,12 +319,12 @@ static cadre_status post_ready(cadre_fold *f)
 
 // --- finishing ---
 
-static void finish_fold(cadre_fold *f, const cadre_turn *turn)
+static cadre_status finish_fold(cadre_fold *f, const cadre_turn *turn)
 {
     cadre_folding *b = &f->buckets[turn->bucket];
-    f->way->finish(f, turn);
+    CADRE_TRY(f->way->finish(f, turn));
     if (++b->steps_done < f->sequence.n_steps) {
-        return;
+        return CADRE_OK;
     }
     b->steps_done = 0;
     b->rounds_done++;
@@ -339,6 +339,7 @@ static void finish_fold(cadre_fold *f, const cadre_turn *turn)
     if (last_bucket && !last_round && b->node != NULL) {
         cadre_leaves_release(f->o.leaves, turn->round);
     }
+    return CADRE_OK;
 }
 
 // The oldest exchange is done.
@@ -349,7 +350,7 @@ static cadre_status finish_next(cadre_fold *f)
     f->works[f->finished % CADRE_FOLD_POSTED] = NULL; // waiting releases it
     CADRE_TRY(cadre_work_wait(work, 0));
     if (turn.kind == CADRE_TURN_FOLD) {
-        finish_fold(f, &turn);
+        CADRE_TRY(finish_fold(f, &turn));
     } else if (turn.kind == CADRE_TURN_GATHER) {
         f->n_gathered++;
     }

@@ -10,6 +10,12 @@
 // Where gradients are wanted by all, it sends it to all; else it updates its
 // parameters and publishes those.
 //
+// Where owners reach the windows of all ranks, nodes of the last round are not
+// sent: their exchange only says that they are there, and a word per bucket where,
+// in bytes from the first of these words.  Who has such a node leaves it alone
+// until the owner has shown that it is done: by the gather of the bucket, or the
+// control exchange.
+//
 // A step is a fixed sequence of exchanges (parallel/sequence.h).  They are posted
 // in this order, each as soon as what it needs is there, and finished in this
 // order.  Gaps of the layout never travel.
@@ -24,6 +30,7 @@
 #define CADRE_PARALLEL_FOLD_H
 
 #include "group/group.h"
+#include "group/reach.h"
 #include "kernel/exact.h"
 #include "parallel/bucket.h"
 #include "parallel/leaves.h"
@@ -40,7 +47,9 @@ typedef struct cadre_fold_options {
     cadre_leaves *leaves;
     float *const *published; // per segment: the parameters that owners publish;
                              // NULL: sums are gathered instead
-    bool mirrored;           // these are put into the peers' memory before
+    bool put;                // these are put into the peers' memory before that
+    cadre_reach *reach;      // of the leaves' windows; NULL: nodes travel
+    uint64_t *places;        // where that memory begins: a word per bucket
     bool overlap;            // chunks are posted before their block is closed
     const atomic_bool *interrupted; // ends a sleep once the group is woken
 } cadre_fold_options;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The canonical way of a fold: every rank sends every owner its part of its
-// node, and the owner adds them up in block order.
+// node, or says where it lies, and the owner adds them up in block order.
 
 #include "parallel/fold_impl.h"
+
+#include <string.h>
 
 static int n_steps(const cadre_fold *f)
 {
@@ -11,10 +13,15 @@ static int n_steps(const cadre_fold *f)
     return 1;
 }
 
-// What a round brings, and with more rounds what the tree keeps.
+// What a round brings, and with more rounds what the tree keeps.  Of nodes that
+// stay where they lie, two peers' at least become an array; a rank that has none
+// of its own makes an array of what may be the only one.
 static int n_arrays(const cadre_fold *f)
 {
     int n_blocks = cadre_dealing_blocks(&f->o.leaves->dealing);
+    if (f->n_rounds == 1 && f->o.reach != NULL) {
+        return (f->n - 1) / 2 + (n_blocks < f->n ? 1 : 0);
+    }
     return f->n - 1 + (f->n_rounds > 1 ? cadre_fold_tree_arrays(n_blocks) : 0);
 }
 
@@ -36,8 +43,47 @@ static float *keep_own(cadre_fold *f, cadre_folding *b)
     return copy;
 }
 
+// Says which nodes are there.
+static void prepare_reached(cadre_fold *f, const cadre_turn *turn)
+{
+    cadre_folding *b = &f->buckets[turn->bucket];
+    const cadre_bucket *bucket = &f->o.buckets->buckets[turn->bucket];
+    if (b->node != NULL) {
+        f->o.places[turn->bucket] =
+            (uint64_t)((uintptr_t)b->node - (uintptr_t)f->o.places);
+        b->own.plane = b->node;
+    }
+    for (int r = 0; r < f->n; r++) {
+        if (r != f->rank && b->node != NULL) {
+            b->sends[b->n_sends++] = (cadre_part){.peer = r};
+            b->unsent += bucket->parts[r].count * sizeof(float);
+        }
+        if (r != f->rank && cadre_fold_has_block(f, r, turn->round)) {
+            b->receives[b->n_receives++] = (cadre_part){.peer = r};
+        }
+    }
+}
+
+// Finds a peer's node, of which the owner reads its part.
+static cadre_status find_node(
+    cadre_fold *f, const cadre_turn *turn, int peer, float **out)
+{
+    void *found = NULL;
+    uint64_t at = (uint64_t)turn->bucket * sizeof(at);
+    CADRE_TRY(cadre_reach_at(f->o.reach, peer, at, sizeof(at), &found));
+    memcpy(&at, found, sizeof(at));
+    CADRE_TRY(cadre_reach_at(
+        f->o.reach, peer, at, f->o.layout->n_elements * sizeof(float), &found));
+    *out = found;
+    return CADRE_OK;
+}
+
 static void prepare(cadre_fold *f, const cadre_turn *turn)
 {
+    if (cadre_fold_reaches(f, turn->round)) {
+        prepare_reached(f, turn);
+        return;
+    }
     cadre_folding *b = &f->buckets[turn->bucket];
     const cadre_bucket *bucket = &f->o.buckets->buckets[turn->bucket];
     for (int r = 0; r < f->n; r++) {
@@ -68,14 +114,24 @@ static void prepare(cadre_fold *f, const cadre_turn *turn)
 }
 
 // The nodes of a round go on the owner's tree, in block order.
-static void finish(cadre_fold *f, const cadre_turn *turn)
+static cadre_status finish(cadre_fold *f, const cadre_turn *turn)
 {
     cadre_folding *b = &f->buckets[turn->bucket];
-    for (int r = 0; r < f->n; r++) {
-        if (cadre_fold_has_block(f, r, turn->round)) {
-            cadre_owned_push(&b->own, f->level, b->received[r]);
-        }
+    bool reached = cadre_fold_reaches(f, turn->round);
+    if (reached) {
+        CADRE_TRY(cadre_reach_find(f->o.reach));
     }
+    for (int r = 0; r < f->n; r++) {
+        if (!cadre_fold_has_block(f, r, turn->round)) {
+            continue;
+        }
+        float *node = reached && r == f->rank ? b->node : b->received[r];
+        if (reached && r != f->rank) {
+            CADRE_TRY(find_node(f, turn, r, &node));
+        }
+        cadre_owned_push(&b->own, f->level, node);
+    }
+    return CADRE_OK;
 }
 
 const cadre_fold_way cadre_fold_direct = {

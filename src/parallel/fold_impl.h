@@ -28,6 +28,7 @@ typedef struct cadre_folding {
     cadre_run *array_runs; // for these, per rank
     int n_sends;
     int n_receives;
+    uint64_t unsent; // bytes that peers get of it without a frame
 } cadre_folding;
 
 // A way of bringing the nodes of a round to their owners.
@@ -43,7 +44,7 @@ typedef struct cadre_fold_way {
     void (*prepare)(cadre_fold *f, const cadre_turn *turn);
 
     // Does what is to be done with what came; pushes nodes on the tree.
-    void (*finish)(cadre_fold *f, const cadre_turn *turn);
+    cadre_status (*finish)(cadre_fold *f, const cadre_turn *turn);
 } cadre_fold_way;
 
 extern const cadre_fold_way cadre_fold_direct;
@@ -84,6 +85,12 @@ static inline bool cadre_fold_has_block(
     const cadre_fold *f, int rank, int round)
 {
     return cadre_dealing_has_block(&f->o.leaves->dealing, rank, round);
+}
+
+// True where a round's nodes are summed where they lie.
+static inline bool cadre_fold_reaches(const cadre_fold *f, int round)
+{
+    return f->o.reach != NULL && round == f->n_rounds - 1;
 }
 
 // Arrays that the tree of n nodes needs besides those that a round brings.

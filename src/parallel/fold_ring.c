@@ -124,7 +124,7 @@ static float *add_own(
     return sum;
 }
 
-static void finish(cadre_fold *f, const cadre_turn *turn)
+static cadre_status finish(cadre_fold *f, const cadre_turn *turn)
 {
     cadre_folding *b = &f->buckets[turn->bucket];
     if (b->passing != NULL) { // it has been sent
@@ -139,6 +139,7 @@ static void finish(cadre_fold *f, const cadre_turn *turn)
         cadre_owned_push(&b->own, f->level, b->passing);
         b->passing = NULL;
     }
+    return CADRE_OK;
 }
 
 const cadre_fold_way cadre_fold_ring = {

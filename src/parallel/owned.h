@@ -3,8 +3,9 @@
 // A bucket as its owner sees it: arrays for the elements of the owned part, and
 // the tree on which the nodes of all rounds are added up.
 //
-// A node is an array, packed without gaps, or `plane`: this rank's own node where
-// it lies in a plane of the layout, if that is where it stays.
+// A node is an array, packed without gaps, or lies in a plane of the layout:
+// `plane` if it is this rank's own and stays there, else a peer's, which is only
+// read.
 //
 // Memory:  arrays are the caller's; a stack of pointers keeps the free ones.
 // Threads: one at a time.
@@ -18,11 +19,13 @@
 
 typedef struct cadre_owned {
     const cadre_bucket_part *part; // borrowed
-    float **free;                  // stack of arrays
+    const float *arrays;           // all of them, one after another
+    const float *arrays_end;
+    float **free; // stack of arrays
     int n_free;
     float *plane; // or NULL
     cadre_tree tree;
-    float *sum; // after close: an array, or plane
+    float *sum; // after close: plane, or an array
 } cadre_owned;
 
 /** Starts a step with n_arrays of so many elements each. */

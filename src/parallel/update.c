@@ -7,9 +7,9 @@
 #include "optim/running.h"
 #include "parallel/engine.h"
 
-// Elements that are updated before they are put into the mirror: so many, of
+// Elements that are updated before peers get them: so many, of
 // parameters, gradients and two slots, are still in a near cache (docs/adr/0018).
-enum { MIRROR_BLOCK = 8192 };
+enum { BLOCK = 8192 };
 
 cadre_update cadre_engine_begin_update(
     cadre_engine *engine, cadre_factors factors, double lr)
@@ -59,19 +59,18 @@ static void update_run(cadre_engine *e, const cadre_update *u,
         &u->scalars[s->no_decay], u->scale, grads, slots, values, run->count);
 }
 
-// Updates a run block by block, each put into the mirror while it is in the
-// nearest cache.
-static void update_mirrored(cadre_engine *e, const cadre_update *u,
+// Updates a run block by block, here and at the peers.
+static void update_everywhere(cadre_engine *e, const cadre_update *u,
     const cadre_slice *run, const float *grads)
 {
     cadre_slice block = *run;
     for (size_t done = 0; done < run->count; done += block.count) {
         size_t left = run->count - done;
         block.offset = run->offset + done;
-        block.count = left < MIRROR_BLOCK ? left : MIRROR_BLOCK;
+        block.count = left < BLOCK ? left : BLOCK;
         update_run(e, u, &block, grads + done);
-        cadre_mirror_put(
-            e->mirror, values_of(e, &block), block.count * sizeof(float));
+        cadre_reach_put(
+            e->params_reach, values_of(e, &block), block.count * sizeof(float));
     }
 }
 
@@ -79,15 +78,15 @@ static cadre_status update_owned(
     cadre_engine *e, const cadre_update *u, int bucket)
 {
     const cadre_owned *own = cadre_fold_owned(e->fold, bucket);
-    if (e->mirror != NULL) {
-        CADRE_TRY(cadre_mirror_find(e->mirror));
+    if (e->params_reach != NULL) {
+        CADRE_TRY(cadre_reach_find(e->params_reach));
     }
     size_t packed = 0;
     for (int i = 0; i < own->part->n_slices; i++) {
         const cadre_slice *run = &own->part->slices[i];
         const float *grads = cadre_owned_slice(own, i, packed);
-        if (e->mirror != NULL) {
-            update_mirrored(e, u, run, grads);
+        if (e->params_reach != NULL) {
+            update_everywhere(e, u, run, grads);
         } else {
             update_run(e, u, run, grads);
         }

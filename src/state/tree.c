@@ -44,11 +44,10 @@ bool cadre_tree_join(cadre_tree *tree, cadre_tree_pair *pair)
     return true;
 }
 
-void cadre_tree_keep_right(cadre_tree *tree, const cadre_tree_pair *pair)
+void cadre_tree_keep(cadre_tree *tree, void *node)
 {
-    int top = tree->n_nodes - 1;
-    CADRE_ASSERT(top >= 0 && tree->stack[top].node == pair->left);
-    tree->stack[top].node = pair->right;
+    CADRE_ASSERT(tree->n_nodes > 0);
+    tree->stack[tree->n_nodes - 1].node = node;
 }
 
 void *cadre_tree_take(cadre_tree *tree)

@@ -17,7 +17,7 @@
 //     sum = cadre_tree_take(&tree);
 //
 // It moves no numbers: it says which two nodes are to be added, right into left;
-// who would rather keep right says so.
+// who would rather have the sum elsewhere says so.
 //
 // Memory:  a plain value, {0} is an empty tree; nodes belong to the caller.
 // Threads: one at a time.
@@ -55,8 +55,8 @@ bool cadre_tree_merge(cadre_tree *tree, cadre_tree_pair *pair);
 /** After the last push: true and the pair to add if two nodes are left. */
 bool cadre_tree_join(cadre_tree *tree, cadre_tree_pair *pair);
 
-/** The sum of the pair just taken is kept in right, so that left is free. */
-void cadre_tree_keep_right(cadre_tree *tree, const cadre_tree_pair *pair);
+/** The sum of the pair just taken is kept in this node. */
+void cadre_tree_keep(cadre_tree *tree, void *node);
 
 /** The one node that is left, the sum over all; the tree is empty again. */
 void *cadre_tree_take(cadre_tree *tree);

@@ -25,7 +25,7 @@ static const struct {
     {"d.weight", {40, 260}},
     {"d.bias", {1, 40}},
     {"e.gain", {1, 3}},
-    {"e.running", {1, 70}},
+    {"e.running", {1, 71}},
 };
 
 static void fill(float *x, size_t count, uint32_t what, uint64_t where)

@@ -16,7 +16,7 @@ enum { TRAINEE_PARAMS = 9, TRAINEE_STEPS = 3, TRAINEE_EVENTS = 4096 };
 
 /** Elements of the model that are not frozen. */
 enum {
-    TRAINEE_ELEMENTS = 37 * 53 + 37 + 9 * 1000 + 9 + 40 * 260 + 40 + 3 + 70
+    TRAINEE_ELEMENTS = 37 * 53 + 37 + 9 * 1000 + 9 + 40 * 260 + 40 + 3 + 71
 };
 
 typedef struct trainee_job {

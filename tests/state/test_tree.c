@@ -180,7 +180,7 @@ static void add_and_keep(
     add(&sum, right);
     left->n_uses++;
     *right = sum;
-    cadre_tree_keep_right(tree, pair);
+    cadre_tree_keep(tree, pair->right);
 }
 
 static void any_node_can_be_the_result(void **state)
