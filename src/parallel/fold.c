@@ -52,11 +52,18 @@ static cadre_status make_tables(cadre_fold *f)
     return CADRE_OK;
 }
 
+// Of an array, one at least, so that arrays are told apart.
+static size_t array_elements(const cadre_fold *f, int bucket)
+{
+    size_t elements = f->way->array_elements(f, bucket);
+    return elements == 0 ? 1 : elements;
+}
+
 static cadre_status make_arrays(cadre_fold *f)
 {
     size_t total = 0;
     for (int i = 0; i < f->o.buckets->n_buckets; i++) {
-        total += f->way->array_elements(f, i) * (size_t)f->n_arrays;
+        total += array_elements(f, i) * (size_t)f->n_arrays;
     }
     f->arrays_bytes = total * sizeof(float);
     f->arrays = cadre_alloc(f->arrays_bytes);
@@ -126,7 +133,7 @@ void cadre_fold_begin(cadre_fold *f, cadre_record *record)
     float *array = f->arrays;
     for (int i = 0; i < f->o.buckets->n_buckets; i++) {
         cadre_folding *b = &f->buckets[i];
-        size_t elements = f->way->array_elements(f, i);
+        size_t elements = array_elements(f, i);
         cadre_owned_begin(&b->own, array, f->n_arrays, elements);
         array += elements * (size_t)f->n_arrays;
         b->rounds_done = 0;
