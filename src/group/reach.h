@@ -13,7 +13,8 @@
 // others have read waits for their caches, line by line, each time longer than
 // a whole put takes (docs/adr/0018).
 //
-// Ranks see to it that nobody writes what another reads or writes.
+// Ranks see to it that nobody writes what another reads or writes.  The memory of
+// one that has given up is still read and written until the peers know of it.
 //
 // Threads: that of the group.
 

@@ -97,11 +97,9 @@ static cadre_status make_leaves(cadre_engine *e)
         &e->buckets, layout, dealing.world_size, e->o.bucket_bytes));
     size_t places_bytes = places_of(&e->buckets);
     e->gradients_bytes = places_bytes + window_bytes * (size_t)n_windows;
-    void *memory;
-    CADRE_TRY(cadre_arena_alloc(e->group, e->gradients_bytes, &memory));
-    e->gradients = memory;
+    CADRE_TRY(cadre_arena_alloc(e->group, e->gradients_bytes, &e->gradients));
     return cadre_leaves_init(&e->leaves, layout, &e->buckets, &dealing, rank,
-        (float *)(void *)((char *)memory + places_bytes), n_windows);
+        (float *)(void *)((char *)e->gradients + places_bytes), n_windows);
 }
 
 static cadre_status make_record(cadre_engine *e)

@@ -30,10 +30,10 @@ struct cadre_engine {
 
     const cadre_placement_row *placement; // of the mode
 
-    // In an arena: per bucket a word (fold.h), and behind them the leaves' windows.
-    uint64_t *gradients;
+    void
+        *gradients; // an arena: a word per bucket (fold.h), the leaves' windows
     size_t gradients_bytes;
-    cadre_reach *gradients_reach; // or NULL: they travel in frames
+    cadre_reach *gradients_reach; // or NULL: these travel in frames
     cadre_buckets buckets;
     cadre_leaves leaves;
     cadre_fold *fold;

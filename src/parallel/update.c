@@ -7,8 +7,8 @@
 #include "optim/running.h"
 #include "parallel/engine.h"
 
-// Elements that are updated before peers get them: so many, of
-// parameters, gradients and two slots, are still in a near cache (docs/adr/0018).
+// Elements that are updated before peers get them: of so many, parameters,
+// gradients and two slots are still in a near cache (docs/adr/0018).
 enum { BLOCK = 8192 };
 
 cadre_update cadre_engine_begin_update(
