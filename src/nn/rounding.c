@@ -9,14 +9,24 @@ static cadre_layer_plan *owner_of(cadre_net *net, int layer)
     return &net->layers[cadre_output_owner(net, layer).layer];
 }
 
-// What is wanted in bf16: what products of it read, and all outputs that
-// backward reads.
+// What goes past layers is a sum over all of them, to which each adds little: it
+// is rounded for products alone.
+static bool goes_past_layers(const cadre_net *net, int layer)
+{
+    return net->layers[layer].ops == &cadre_add ||
+           (layer + 1 < net->n_layers &&
+               net->layers[layer + 1].ops == &cadre_shortcut);
+}
+
+// What is wanted in bf16: what products read, and what backward reads.
 static void find_narrow(cadre_net *net)
 {
     for (int l = 0; l < net->n_layers; l++) {
         const cadre_layer_plan *plan = &net->layers[l];
         const bool goes_back = l >= net->first_trained;
-        if (l > 0 && (plan->bf16 || (goes_back && cadre_reads_input(plan)))) {
+        const bool reads = l > 0 && goes_back && cadre_reads_input(plan) &&
+                           !goes_past_layers(net, l - 1);
+        if (l > 0 && (plan->bf16 || reads)) {
             owner_of(net, l - 1)->narrow = true;
         }
         if (goes_back && cadre_reads_output(plan)) {
