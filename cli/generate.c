@@ -23,12 +23,12 @@ typedef struct wishes {
     bool help;
 } wishes;
 
-static void print_byte(uint8_t byte, void *ctx)
+// Flushed, so that a reader sees the text grow.  Where a write fails, the text
+// ends, and main() says why.
+static bool print_byte(uint8_t byte, void *ctx)
 {
     (void)ctx;
-    putchar(byte);
-    // So that a reader sees the text grow; should a write fail, main() says so.
-    (void)fflush(stdout);
+    return putchar(byte) != EOF && fflush(stdout) == 0;
 }
 
 static bool read_options(const wishes *w, cadre_generate_options *options)

@@ -266,7 +266,8 @@ typedef struct cadre_generate_options {
     double temperature; // 0: always the likeliest byte; 1: as it learned
     int top_k;          // only the so many likeliest are drawn; 0: all
     uint64_t seed;      // of what is drawn
-    void (*write)(uint8_t byte, void *ctx);
+    /** false: no more is wanted, and the text ends here. */
+    bool (*write)(uint8_t byte, void *ctx);
     void *ctx;
 } cadre_generate_options;
 

@@ -26,7 +26,8 @@ typedef struct writer {
     int n_classes;   // that a token can be; room for as many:
     bool *may;       // which may be drawn
     bool *rest;
-    double *upto; // sums of probabilities
+    double *upto;  // sums of probabilities
+    bool unwanted; // what would follow
 } writer;
 
 static void push(writer *w, int32_t token)
@@ -96,7 +97,7 @@ static int draw(const writer *w, const float *scores, int64_t place)
     return best;
 }
 
-static void write_token(const writer *w, int32_t token)
+static void write_token(writer *w, int32_t token)
 {
     const uint8_t byte = (uint8_t)token;
     const uint8_t *bytes = &byte;
@@ -104,8 +105,8 @@ static void write_token(const writer *w, int32_t token)
     if (w->task->tokenizer != NULL) {
         bytes = cadre_tokenizer_decode(w->task->tokenizer, token, &n);
     }
-    for (size_t i = 0; i < n; i++) {
-        w->options->write(bytes[i], w->options->ctx);
+    for (size_t i = 0; i < n && !w->unwanted; i++) {
+        w->unwanted = !w->options->write(bytes[i], w->options->ctx);
     }
 }
 
@@ -164,7 +165,7 @@ static cadre_status write_all(writer *w)
     CADRE_TRY(cadre_net_reader_create(w->task->net, &w->reader));
     CADRE_TRY(make_room(w));
     CADRE_TRY(read_prompt(w));
-    for (int64_t i = 0; i < w->options->length; i++) {
+    for (int64_t i = 0; i < w->options->length && !w->unwanted; i++) {
         CADRE_TRY(go_on(w, i));
     }
     return CADRE_OK;

@@ -7,6 +7,7 @@
 
 import json
 import math
+import signal
 import subprocess
 
 import harness
@@ -159,6 +160,32 @@ class Text(harness.CommandTest):
         self.assertEqual(self.generate(*go_on), drawn)
         wild = (*go_on, "--temperature", "9", "--seed")
         self.assertNotEqual(self.generate(*wild, 3), self.generate(*wild, 4))
+
+    def test_generate_ends_where_its_text_cannot_be_written(self):
+        out, _ = self.gpt(steps=1)
+        endless = [harness.CADRE, "generate", out, "--prompt", "In",
+                   "--length", "1000000000"]
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                endless, stdout=full, stderr=subprocess.PIPE, text=True,
+                timeout=60, env=harness.environment())
+        self.assertEqual(
+            (done.returncode, done.stderr),
+            (1, "cadre: cannot write to standard output: No space left on "
+                "device\n"))
+        # Nobody reads: by the signal, and where that is ignored.
+        for restored in (True, False):
+            with self.subTest(restored):
+                process = subprocess.Popen(
+                    endless, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                    restore_signals=restored, env=harness.environment())
+                self.assertEqual(len(process.stdout.read(1)), 1)
+                process.stdout.close()
+                self.addCleanup(process.kill)
+                self.assertIn(process.wait(timeout=60),
+                              (141, -signal.SIGPIPE))
+                self.assertEqual(process.stderr.read(), b"")
+                process.stderr.close()
 
     def test_generate_refuses_what_makes_no_sense(self):
         out, _ = self.gpt(steps=1)

@@ -231,12 +231,14 @@ static void losses_are_of_bytes(void **state)
 typedef struct page {
     char text[64];
     int n;
+    int wanted; // 0: all
 } page;
 
-static void take_byte(uint8_t byte, void *ctx)
+static bool take_byte(uint8_t byte, void *ctx)
 {
     page *p = ctx;
     p->text[p->n++] = (char)byte;
+    return p->n != p->wanted;
 }
 
 static const char *writing; // the recipe of the model that writes
@@ -253,7 +255,7 @@ static cadre_status write_text(cadre_group *world, void *ctx)
 static cadre_status generate(
     const char *prompt, double temperature, uint64_t seed, page *p)
 {
-    *p = (page){.n = 0};
+    *p = (page){.wanted = p->wanted};
     cadre_generate_options options = {
         .prompt = prompt,
         .length = 40,
@@ -284,7 +286,7 @@ static void learn_alphabet(const char *recipe)
 // Longer than what the model looks back at, and further.
 static void check_alphabet(void)
 {
-    page p;
+    page p = {0};
     CHECK_OK(generate("abcdefghijklmnopqrstuvwxyzabc", 0, 1, &p));
     assert_string_equal(p.text, "defghijklmnopqrstuvwxyzabcdefghijklmnopq");
     CHECK_OK(generate("xyzabc", 0, 1, &p));
@@ -298,14 +300,20 @@ static void writes_what_it_has_learned(void **state)
     check_alphabet();
 
     // The seed decides what is drawn, and nothing else does.
-    page p;
-    page again;
-    page other;
+    page p = {0};
+    page again = {0};
+    page other = {0};
     CHECK_OK(generate("abc", 50, 1, &p));
     CHECK_OK(generate("abc", 50, 1, &again));
     CHECK_OK(generate("abc", 50, 2, &other));
     assert_memory_equal(p.text, again.text, 40);
     assert_memory_not_equal(p.text, other.text, 40);
+
+    // A reader may have enough.
+    other.wanted = 3;
+    CHECK_OK(generate("abc", 50, 1, &other));
+    assert_int_equal(other.n, 3);
+    assert_memory_equal(p.text, other.text, 3);
 
     // From one byte there is nothing to draw; from 256 all may be.
     top_k = 256;
