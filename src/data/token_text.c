@@ -71,7 +71,28 @@ static cadre_status check_cache(
                      cache);
 }
 
-// Takes the tokens from the cache, or makes them and leaves them there.
+// Adds to a failure what can be done about it.
+static cadre_status advise(cadre_status status)
+{
+    return status == CADRE_ERR_IO
+               ? cadre_fail(status,
+                     "%s; data.cache is to be a file in a folder that is there "
+                     "and takes it",
+                     cadre_error_text())
+               : status;
+}
+
+// Makes the tokens and leaves them in the cache.  That this is possible is seen
+// before, since a long text takes minutes.
+static cadre_status fill_cache(
+    const source *s, const char *cache, cadre_tokens *out)
+{
+    CADRE_TRY(advise(cadre_tokens_try(cache)));
+    CADRE_TRY(encode(s, out));
+    return advise(cadre_tokens_save(out, cache));
+}
+
+// Takes the tokens from the cache, where they are, or fills it.
 static cadre_status take_tokens(const source *s, cadre_tokens *out)
 {
     const char *cache = s->options->cache;
@@ -82,11 +103,7 @@ static cadre_status take_tokens(const source *s, cadre_tokens *out)
     if (status == CADRE_OK) {
         return check_cache(s, cache, out);
     }
-    if (status != CADRE_ERR_NOT_FOUND) {
-        return status;
-    }
-    CADRE_TRY(encode(s, out));
-    return cadre_tokens_save(out, cache);
+    return status == CADRE_ERR_NOT_FOUND ? fill_cache(s, cache, out) : status;
 }
 
 static cadre_status open_source(source *s)

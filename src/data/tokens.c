@@ -83,15 +83,38 @@ static cadre_status write_file(const cadre_tokens *tokens, const char *path)
     return cadre_new_file_commit(&file);
 }
 
-cadre_status cadre_tokens_save(const cadre_tokens *tokens, const char *path)
+// A name that no other process writes to, for cadre_free(); NULL without memory.
+static char *own_name(const char *path)
 {
-    // A name that no other process writes to.
     size_t nbytes = strlen(path) + 32;
     char *own = cadre_alloc(nbytes);
+    if (own != NULL) {
+        snprintf(own, nbytes, "%s.%ld", path, (long)getpid());
+    }
+    return own;
+}
+
+cadre_status cadre_tokens_try(const char *path)
+{
+    char *own = own_name(path);
     if (own == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
-    snprintf(own, nbytes, "%s.%ld", path, (long)getpid());
+    cadre_new_file file;
+    cadre_status status = cadre_new_file_open(own, &file);
+    if (status == CADRE_OK) {
+        cadre_new_file_discard(&file);
+    }
+    cadre_free(own);
+    return status;
+}
+
+cadre_status cadre_tokens_save(const cadre_tokens *tokens, const char *path)
+{
+    char *own = own_name(path);
+    if (own == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
     cadre_status status = write_file(tokens, own);
     if (status == CADRE_OK && rename(own, path) != 0) {
         status =

@@ -38,6 +38,13 @@ typedef struct cadre_tokens_facts {
 cadre_status cadre_tokens_pack(const int32_t *tokens, size_t count,
     const cadre_tokens_facts *facts, cadre_tokens *out);
 
+/**
+ * Whether a file could be written there.
+ *
+ * Errors: CADRE_ERR_IO, CADRE_ERR_NO_MEMORY
+ */
+cadre_status cadre_tokens_try(const char *path);
+
 /** Writes them aside and renames; ranks may do so at the same time. */
 cadre_status cadre_tokens_save(const cadre_tokens *tokens, const char *path);
 

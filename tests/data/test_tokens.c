@@ -5,6 +5,7 @@
 #include "data/tokens.h"
 
 #include "base/alloc.h"
+#include "cadre/log.h"
 #include "data/dataset.h"
 #include "data/tokenizer.h"
 #include "support/check.h"
@@ -239,6 +240,46 @@ static void refuses_what_does_not_fit_together(void **state)
     refused(&options, CADRE_ERR_NOT_FOUND, "vocab.json");
 }
 
+static void count_encodings(
+    cadre_log_level level, const char *component, const char *text, void *ctx)
+{
+    (void)level;
+    (void)component;
+    int *n = ctx;
+    *n += strstr(text, "are made tokens") != NULL;
+}
+
+// To cut a long text takes minutes, which would be lost.
+static void a_cache_that_cannot_be_written_is_refused_before_work(void **state)
+{
+    (void)state;
+    write_text();
+    char missing[128];
+    char below[128];
+    char long_name[4 + 64 + 250];
+    snprintf(missing, sizeof(missing), "%s/none/tokens", folder);
+    snprintf(below, sizeof(below), "%s/tokens", text_path);
+    snprintf(long_name, sizeof(long_name), "%s/%0250d", folder, 0);
+    const char *const caches[] = {missing, below, long_name};
+    cadre_dataset_options options = options_of(CADRE_SPLIT_TRAIN);
+    int n = 0;
+    cadre_log_set_sink(CADRE_LOG_INFO, count_encodings, &n);
+    for (int i = 0; i < 3; i++) {
+        options.cache = caches[i];
+        refused(&options, CADRE_ERR_IO, "data.cache is to be a file in a");
+        assert_non_null(strstr(cadre_error_text(), caches[i]));
+    }
+    assert_int_equal(n, 0);
+    // Nothing is left of the trial, and where one is needed it is made.
+    unlink(token_path);
+    options.cache = token_path;
+    cadre_dataset *dataset = NULL;
+    CHECK_OK(cadre_dataset_open("text", &options, &dataset));
+    cadre_dataset_close(dataset);
+    cadre_log_set_sink(CADRE_LOG_WARN, NULL, NULL);
+    assert_int_equal(n, 1);
+}
+
 // What a header promises is not believed of the tokens.
 static void a_token_too_large_is_refused(void **state)
 {
@@ -295,6 +336,7 @@ int main(void)
         cmocka_unit_test(text_becomes_tokens),
         cmocka_unit_test(a_cache_is_made_once_and_used),
         cmocka_unit_test(refuses_what_does_not_fit_together),
+        cmocka_unit_test(a_cache_that_cannot_be_written_is_refused_before_work),
         cmocka_unit_test(a_token_too_large_is_refused),
         cmocka_unit_test(every_allocation_may_fail),
     };
