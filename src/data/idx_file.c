@@ -8,7 +8,6 @@
 #include "base/hash.h"
 #include "base/unnamed_file.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -24,22 +23,6 @@ cadre_status cadre_idx_corrupt(
     return cadre_fail(CADRE_ERR_CORRUPT, "'%s' %s", file->path, what);
 }
 
-// zlib closes the descriptor that it is given.
-static cadre_status open_stream(cadre_idx_file *file)
-{
-    int fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 0);
-    if (fd < 0) {
-        return cadre_fail_errno(
-            CADRE_ERR_IO, errno, "cannot open '%s'", file->path);
-    }
-    file->stream = gzdopen(fd, "rb");
-    if (file->stream == NULL) {
-        close(fd);
-        return cadre_fail(CADRE_ERR_NO_MEMORY, "zlib has no memory");
-    }
-    return CADRE_OK;
-}
-
 static cadre_status try_open(
     const char *folder, const char *name, cadre_idx_file *file)
 {
@@ -53,7 +36,9 @@ static cadre_status try_open(
         return status;
     }
     file->path = path;
-    status = open_stream(file);
+    if (cadre_gunzip_is_wanted(file->fd)) {
+        status = cadre_gunzip_create(file->fd, path, &file->gunzip);
+    }
     if (status != CADRE_OK) {
         cadre_idx_close(file);
     }
@@ -77,58 +62,53 @@ static cadre_status find(
         "there is neither '%s/%s' nor '%s/%s'", folder, name, folder, gzipped);
 }
 
-// What zlib says after reading done of nbytes.
-static cadre_status check_read(
-    const cadre_idx_file *file, int error, int64_t done, int64_t nbytes)
+// Reads up to nbytes; fewer where the file ends.
+static cadre_status read_plain(
+    const cadre_idx_file *file, uint8_t *at, size_t nbytes, size_t *got)
 {
-    int code;
-    (void)gzerror(file->stream, &code);
-    if (code == Z_ERRNO) {
-        return cadre_fail_errno(
-            CADRE_ERR_IO, error, "cannot read '%s'", file->path);
+    size_t done = 0;
+    ssize_t n = 1;
+    while (done < nbytes && n != 0) {
+        n = read(file->fd, at + done, nbytes - done);
+        if (n < 0 && errno != EINTR) {
+            return cadre_fail_errno(
+                CADRE_ERR_IO, errno, "cannot read '%s'", file->path);
+        }
+        done += n > 0 ? (size_t)n : 0;
     }
-    if (code == Z_MEM_ERROR) {
-        return cadre_fail(CADRE_ERR_NO_MEMORY, "zlib has no memory");
-    }
-    if (done < nbytes && (code == Z_OK || code == Z_BUF_ERROR)) {
-        return cadre_idx_corrupt(file, "is cut: bytes missing at its end: %lld",
-            (long long)(nbytes - done));
-    }
-    if (code == Z_BUF_ERROR) {
-        return cadre_idx_corrupt(file, "is cut: its checksum is missing");
-    }
-    if (code != Z_OK && code != Z_STREAM_END) {
-        return cadre_idx_corrupt(file, "is damaged: its gzip data are broken");
-    }
+    *got = done;
     return CADRE_OK;
+}
+
+static cadre_status read_some(
+    cadre_idx_file *file, uint8_t *at, size_t nbytes, size_t *got)
+{
+    return file->gunzip == NULL
+               ? read_plain(file, at, nbytes, got)
+               : cadre_gunzip_read(file->gunzip, at, nbytes, got);
 }
 
 static cadre_status read_all(cadre_idx_file *file, uint8_t *at, int64_t nbytes)
 {
-    enum { PART = 1 << 20 }; // gzread() counts in int
-    int64_t done = 0;
-    int got = 1;
-    while (done < nbytes && got > 0) {
-        int64_t left = nbytes - done;
-        got = gzread(
-            file->stream, at + done, (unsigned)(left < PART ? left : PART));
-        done += got > 0 ? got : 0;
-    }
-    return check_read(file, errno, done, nbytes);
+    size_t got;
+    CADRE_TRY(read_some(file, at, (size_t)nbytes, &got));
+    return got == (size_t)nbytes ? CADRE_OK
+                                 : cadre_idx_corrupt(file,
+                                       "is cut: bytes missing at its end: %lld",
+                                       (long long)nbytes - (long long)got);
 }
 
 // The data end here.  The end of a gzipped file holds its checksum, which is
-// compared on the way.  zlib misses that it is missing where the file ended as
-// the data did, unless it forgets that it has seen that end.
+// compared on the way.
 static cadre_status read_end(cadre_idx_file *file)
 {
     uint8_t more;
-    gzclearerr(file->stream);
-    if (gzread(file->stream, &more, 1) > 0) {
-        return cadre_idx_corrupt(
-            file, "goes on behind the last element that its header announces");
-    }
-    return check_read(file, errno, 0, 0);
+    size_t got;
+    CADRE_TRY(read_some(file, &more, 1, &got));
+    return got == 0 ? CADRE_OK
+                    : cadre_idx_corrupt(file,
+                          "goes on behind the last element that its header "
+                          "announces");
 }
 
 static uint32_t big_endian(const uint8_t *at)
@@ -203,12 +183,6 @@ cadre_status cadre_idx_each(cadre_idx_file *file, int64_t nbytes,
     return status == CADRE_OK ? read_end(file) : status;
 }
 
-static void close_stream(cadre_idx_file *file)
-{
-    (void)gzclose_r(file->stream); // read errors have been seen
-    file->stream = NULL;
-}
-
 // A file that is written from its begin to its end.
 typedef struct target {
     int fd;
@@ -239,6 +213,8 @@ static cadre_status unpack(cadre_idx_file *file, int64_t nbytes, uint64_t *hash)
         status = cadre_idx_each(file, nbytes, write_piece, &t, hash);
     }
     if (status == CADRE_OK) {
+        cadre_gunzip_destroy(file->gunzip);
+        file->gunzip = NULL;
         close(file->fd);
         file->fd = t.fd;
         file->first = 0;
@@ -256,11 +232,8 @@ static cadre_status unpack(cadre_idx_file *file, int64_t nbytes, uint64_t *hash)
 cadre_status cadre_idx_keep(
     cadre_idx_file *file, int64_t nbytes, uint64_t *hash)
 {
-    CADRE_TRY(gzdirect(file->stream)
-                  ? cadre_idx_each(file, nbytes, NULL, NULL, hash)
-                  : unpack(file, nbytes, hash));
-    close_stream(file);
-    return CADRE_OK;
+    return file->gunzip == NULL ? cadre_idx_each(file, nbytes, NULL, NULL, hash)
+                                : unpack(file, nbytes, hash);
 }
 
 cadre_status cadre_idx_read_at(
@@ -288,9 +261,7 @@ void cadre_idx_close(cadre_idx_file *file)
     if (file->path == NULL) {
         return;
     }
-    if (file->stream != NULL) {
-        close_stream(file);
-    }
+    cadre_gunzip_destroy(file->gunzip);
     close(file->fd);
     cadre_free(file->path);
     *file = (cadre_idx_file){0};

@@ -20,16 +20,16 @@
 
 #include "base/fail.h"
 #include "cadre/status.h"
+#include "data/gunzip.h"
 #include <stdint.h>
-#include <zlib.h>
 
 enum { CADRE_IDX_MAX_DIMS = 3 };
 
 typedef struct cadre_idx_file {
-    gzFile stream; // NULL once the elements are kept
-    char *path;    // as it was found; NULL: it is not open
-    int fd;        // of the file, or of the elements unpacked
-    int64_t first; // where the elements begin in it
+    cadre_gunzip *gunzip; // NULL: the elements lie in it as they are
+    char *path;           // as it was found; NULL: it is not open
+    int fd;               // of the file, or of the elements unpacked
+    int64_t first;        // where the elements begin in it
     int64_t extents[CADRE_IDX_MAX_DIMS];
 } cadre_idx_file;
 

@@ -455,6 +455,15 @@ static void refuses_files_that_go_on(void **state)
     refused_by_name(t, "t10k-labels-idx1-ubyte", "goes on behind");
 }
 
+static size_t read_file(const char *path, uint8_t *to, size_t most)
+{
+    FILE *file = fopen(path, "rbe");
+    assert_non_null(file);
+    size_t nbytes = fread(to, 1, most, file);
+    fclose(file);
+    return nbytes;
+}
+
 // Every cut of a gzipped file, down to its last byte, and a changed byte.
 static void refuses_broken_gzip(void **state)
 {
@@ -465,10 +474,7 @@ static void refuses_broken_gzip(void **state)
     write_gzipped(t, name, t->labels, sizeof(t->labels));
     write_file(t, "t10k-images-idx3-ubyte", t->images, sizeof(t->images));
     uint8_t whole[256];
-    FILE *file = fopen(path, "rbe");
-    assert_non_null(file);
-    size_t nbytes = fread(whole, 1, sizeof(whole), file);
-    fclose(file);
+    size_t nbytes = read_file(path, whole, sizeof(whole));
     assert_in_range(nbytes, 20, sizeof(whole) - 1);
 
     for (size_t kept = 0; kept < nbytes; kept++) {
@@ -480,8 +486,42 @@ static void refuses_broken_gzip(void **state)
     refused_by_name(t, name, "is damaged");
 }
 
-// More than zlib reads ahead, so that it hands out the last element before it
-// looks for what follows.
+// Members that follow one another are one file, as gzip itself takes them; what
+// else follows is no part of it.
+static void refuses_what_follows_gzip(void **state)
+{
+    trial *t = *state;
+    const char *name = "t10k-labels-idx1-ubyte.gz";
+    char path[128];
+    path_of(t, name, path);
+    uint8_t whole[512];
+    size_t nbytes = 0;
+    for (size_t at = 0, n = 1; at < sizeof(t->labels); at += n++) {
+        size_t left = sizeof(t->labels) - at;
+        n = n < left ? n : left;
+        write_gzipped(t, name, t->labels + at, n);
+        nbytes += read_file(path, whole + nbytes, sizeof(whole) - nbytes);
+    }
+    write_file(t, "t10k-images-idx3-ubyte", t->images, sizeof(t->images));
+    write_file(t, name, whole, nbytes);
+    cadre_dataset *dataset = NULL;
+    CHECK_OK(open_files(t, &dataset));
+    cadre_dataset_close(dataset);
+
+    // Some of it begins as a member does.
+    const uint8_t junk[] = {0, 0x1f, 0x1f, 0x8b, 'x', 'y'};
+    for (size_t first = 0; first < sizeof(junk); first++) {
+        for (size_t end = first + 1; end <= sizeof(junk); end++) {
+            memcpy(whole + nbytes, junk + first, end - first);
+            write_file(t, name, whole, nbytes + end - first);
+            refused_by_name(
+                t, name, "goes on behind its gzip data with something else");
+        }
+    }
+}
+
+// More than is read ahead, so that the last element is handed out before what
+// follows is looked for.
 static void refuses_large_gzip_without_its_checksum(void **state)
 {
     trial *t = *state;
@@ -505,7 +545,7 @@ static void refuses_large_gzip_without_its_checksum(void **state)
     assert_int_equal(stat(path, &info), 0);
     for (off_t lacking = 1; lacking <= 8; lacking++) {
         assert_int_equal(truncate(path, info.st_size - lacking), 0);
-        refused_by_name(t, name, "is cut: its checksum is missing");
+        refused_by_name(t, name, "is cut: its gzip data end too soon");
     }
 }
 
@@ -590,6 +630,7 @@ int main(void)
         BOTH(refuses_cut_files),
         BOTH(refuses_files_that_go_on),
         CASE(refuses_broken_gzip),
+        CASE(refuses_what_follows_gzip),
         BOTH(refuses_large_gzip_without_its_checksum),
         BOTH(every_allocation_may_fail),
         BOTH(reads_the_real_one),

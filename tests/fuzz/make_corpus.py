@@ -90,6 +90,9 @@ def idx():
     yield "packed", b"\2" + packed
     yield "packed-and-cut", b"\2" + packed[:-6]
     yield "packed-and-damaged", b"\2" + packed[:20] + b"\xff" + packed[21:]
+    yield "packed-in-two", b"\2" + b"".join(
+        gzip.compress(part, mtime=0) for part in (images[:20], images[20:]))
+    yield "packed-and-junk", b"\2" + packed + b"junk"
     yield "cut", b"\2" + images[:-3]
     yield "goes-on", b"\0" + labels + b"\0"
     yield "of-16-exbibytes", b"\2" + struct.pack(">I", 0x803) + b"\xff" * 12
