@@ -108,7 +108,10 @@ typedef struct cadre_train_config {
     int64_t checkpoint_every;      // checkpoint.every; 0: at the end only
     int checkpoint_keep;           // checkpoint.keep; 0: all
     char resume[CADRE_PATH_BYTES]; // --resume: out again; "": a new run
-    int64_t resume_step; // of the checkpoint: cadre_train_adopt() fills it in
+    // What cadre_train_adopt() fills in: the checkpoint's step, and whether the
+    // run ended there, with its evaluation.
+    int64_t resume_step;
+    bool resume_ended;
 } cadre_train_config;
 
 /** Built-in recipes: the i-th name and what it is, or NULL after the last. */
@@ -139,8 +142,8 @@ CADRE_API CADRE_MUST_CHECK cadre_status cadre_train_check(
     const cadre_train_config *config, int world_size);
 
 /**
- * Fills in what the newest valid checkpoint in config->resume decides: its step;
- * the leaves, unless they are given here, which begins a new identity if they
+ * Fills in what the newest valid checkpoint in config->resume decides: its step,
+ * and whether the run ended there; the leaves, unless they are given here, which begins a new identity if they
  * are others; and the schedule's total steps.  Local.
  *
  * Errors: CADRE_ERR_CORRUPT      there is no valid checkpoint; the text says

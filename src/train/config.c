@@ -180,7 +180,9 @@ cadre_status cadre_config_steps(const cadre_train_config *config,
             config->epochs);
     }
     *n_steps = config->steps > 0 ? config->steps : config->epochs * per_epoch;
-    if (config->resume[0] != '\0' && *n_steps <= config->resume_step) {
+    // A run that was cut off after its last step lacks its end.
+    int64_t least = config->resume_step + config->resume_ended;
+    if (config->resume[0] != '\0' && *n_steps < least) {
         return cadre_fail(CADRE_ERR_INVALID_ARG,
             "the checkpoint in '%s' has made %" PRId64 " steps, of %" PRId64
             ": nothing is left to do; give more steps or epochs",

@@ -17,6 +17,14 @@ struct cadre_metrics {
     char *path;
 };
 
+static cadre_status open_stream(cadre_metrics *m, const char *how)
+{
+    m->stream = fopen(m->path, how);
+    return m->stream != NULL ? CADRE_OK
+                             : cadre_fail_errno(CADRE_ERR_IO, errno,
+                                   "cannot write '%s'", m->path);
+}
+
 static cadre_status open_as(
     const char *folder, const char *how, cadre_metrics **out)
 {
@@ -25,14 +33,9 @@ static cadre_status open_as(
     if (m == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
-    cadre_status status = CADRE_ERR_NO_MEMORY;
     m->path = cadre_path_join(folder, "metrics.jsonl");
-    if (m->path != NULL) {
-        m->stream = fopen(m->path, how);
-        status = m->stream != NULL ? CADRE_OK
-                                   : cadre_fail_errno(CADRE_ERR_IO, errno,
-                                         "cannot write '%s'", m->path);
-    }
+    cadre_status status =
+        m->path == NULL ? CADRE_ERR_NO_MEMORY : open_stream(m, how);
     if (status != CADRE_OK) {
         cadre_metrics_close(m);
         return status;
@@ -53,30 +56,61 @@ cadre_status cadre_metrics_open(const char *folder, cadre_metrics **out)
     return open_as(folder, "we", out);
 }
 
-// The step of a line, or -1 if it is none.
-static int64_t step_of(const char *line, size_t nbytes)
+// What a line has of an evaluation, and of the parameters; 0, or -1.
+static int set_eval(json_t *line, const cadre_eval_result *eval)
 {
-    json_t *object = json_loadb(line, nbytes, 0, NULL);
-    const json_t *step = json_object_get(object, "step");
-    int64_t number = json_is_integer(step) ? json_integer_value(step) : -1;
-    json_decref(object);
-    return number;
+    bool is_text = isnan(eval->accuracy);
+    double of_kind = is_text ? eval->bits_per_byte : eval->accuracy;
+    return json_object_set_new(line, "eval_loss", cadre_json_real(eval->loss)) |
+           json_object_set_new(line,
+               is_text ? "eval_bits_per_byte" : "eval_accuracy",
+               cadre_json_real(of_kind));
 }
 
-// Copies the whole lines of steps up to n_steps, in their order.
-static void copy_lines(
-    const char *text, size_t nbytes, int64_t n_steps, FILE *to)
+static int set_hash(json_t *line, uint64_t hash)
+{
+    return json_object_set_new(line, "params_hash", cadre_json_hash(hash));
+}
+
+// How lines are copied.
+typedef struct copy {
+    int64_t n_steps; // that count
+    FILE *to;
+    const cadre_eval_result *eval; // for the last of them; NULL: none
+    bool lacks_eval;               // it has a line without one
+    int failed;                    // for want of memory: not 0
+} copy;
+
+// What fails to be written is seen again, and reported, by commit.
+static void copy_line(
+    copy *c, const char *text, size_t nbytes, json_t *line, bool last)
+{
+    if (!last || c->eval == NULL) {
+        (void)fwrite(text, 1, nbytes, c->to);
+        c->lacks_eval = last && json_object_get(line, "eval_loss") == NULL;
+        return;
+    }
+    c->failed |= set_eval(line, c->eval);
+    c->failed |= set_hash(line, c->eval->params_hash);
+    (void)json_dumpf(line, c->to, JSON_COMPACT);
+    (void)fputc('\n', c->to);
+}
+
+// Copies the whole lines of steps that count, in their order.
+static void copy_lines(copy *c, const char *text, size_t nbytes)
 {
     int64_t before = 0;
     const char *end;
     while (nbytes > 0 && (end = memchr(text, '\n', nbytes)) != NULL) {
         size_t line_bytes = (size_t)(end - text) + 1;
-        int64_t step = step_of(text, line_bytes);
-        if (step > before && step <= n_steps) {
-            // What fails here is seen again, and reported, by commit.
-            (void)fwrite(text, 1, line_bytes, to);
+        json_t *line = json_loadb(text, line_bytes, 0, NULL);
+        const json_t *number = json_object_get(line, "step");
+        int64_t step = json_is_integer(number) ? json_integer_value(number) : 0;
+        if (step > before && step <= c->n_steps) {
+            copy_line(c, text, line_bytes, line, step == c->n_steps);
             before = step;
         }
+        json_decref(line);
         text += line_bytes;
         nbytes -= line_bytes;
     }
@@ -123,7 +157,7 @@ static cadre_status read_all(const char *path, char **text, size_t *nbytes)
     return status;
 }
 
-static cadre_status cut(const char *path, int64_t n_steps)
+static cadre_status rewrite(const char *path, copy *c)
 {
     char *text;
     size_t nbytes;
@@ -131,21 +165,26 @@ static cadre_status cut(const char *path, int64_t n_steps)
     cadre_new_file file;
     cadre_status status = cadre_new_file_open(path, &file);
     if (status == CADRE_OK) {
-        copy_lines(text, nbytes, n_steps, file.stream);
-        status = cadre_new_file_commit(&file);
+        c->to = file.stream;
+        copy_lines(c, text, nbytes);
+        status =
+            c->failed == 0 ? cadre_new_file_commit(&file) : CADRE_ERR_NO_MEMORY;
+        cadre_new_file_discard(&file);
     }
     cadre_free(text);
     return status;
 }
 
 cadre_status cadre_metrics_resume(
-    const char *folder, int64_t n_steps, cadre_metrics **out)
+    const char *folder, int64_t n_steps, bool *lacks_eval, cadre_metrics **out)
 {
     char *path = cadre_path_join(folder, "metrics.jsonl");
     if (path == NULL) {
         return CADRE_ERR_NO_MEMORY;
     }
-    cadre_status status = cut(path, n_steps);
+    copy c = {.n_steps = n_steps};
+    cadre_status status = rewrite(path, &c);
+    *lacks_eval = c.lacks_eval;
     cadre_free(path);
     return status != CADRE_OK ? status : open_as(folder, "ae", out);
 }
@@ -205,17 +244,10 @@ static json_t *make_line(const cadre_metrics_line *line)
     int failed = json_object_update(o, ranks);
     json_decref(ranks);
     if (line->eval != NULL) {
-        failed |= json_object_set_new(
-            o, "eval_loss", cadre_json_real(line->eval->loss));
-        bool is_text = !isnan(line->tokens_per_second);
-        failed |= json_object_set_new(o,
-            is_text ? "eval_bits_per_byte" : "eval_accuracy",
-            cadre_json_real(
-                is_text ? line->eval->bits_per_byte : line->eval->accuracy));
+        failed |= set_eval(o, line->eval);
     }
     if (line->params_hash != NULL) {
-        failed |= json_object_set_new(
-            o, "params_hash", cadre_json_hash(*line->params_hash));
+        failed |= set_hash(o, *line->params_hash);
     }
     if (line->new_identity != NULL) {
         failed |= json_object_set_new(
@@ -246,4 +278,13 @@ cadre_status cadre_metrics_write(
     return written ? CADRE_OK
                    : cadre_fail_errno(CADRE_ERR_IO, error, "cannot write '%s'",
                          metrics->path);
+}
+
+cadre_status cadre_metrics_amend(
+    cadre_metrics *metrics, int64_t step, const cadre_eval_result *eval)
+{
+    copy c = {.n_steps = step, .eval = eval};
+    CADRE_TRY(rewrite(metrics->path, &c));
+    fclose(metrics->stream); // of the file before
+    return open_stream(metrics, "ae");
 }

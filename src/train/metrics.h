@@ -39,16 +39,25 @@ cadre_status cadre_metrics_open(const char *folder, cadre_metrics **out);
 
 /**
  * Goes on with the file of a run of which n_steps count: lines of later steps,
- * and what is no line, are left out.
+ * and what is no line, are left out.  *lacks_eval becomes whether the last of
+ * these steps has a line, but no evaluation.
  *
  * Errors: as above
  */
 cadre_status cadre_metrics_resume(
-    const char *folder, int64_t n_steps, cadre_metrics **out);
+    const char *folder, int64_t n_steps, bool *lacks_eval, cadre_metrics **out);
 void cadre_metrics_close(cadre_metrics *metrics); // NULL is allowed
 
 /** Errors: CADRE_ERR_IO, CADRE_ERR_NO_MEMORY */
 cadre_status cadre_metrics_write(
     cadre_metrics *metrics, const cadre_metrics_line *line);
+
+/**
+ * Adds an evaluation to the line of step, the last one, if there is such a line.
+ *
+ * Errors: CADRE_ERR_IO, CADRE_ERR_NO_MEMORY
+ */
+cadre_status cadre_metrics_amend(
+    cadre_metrics *metrics, int64_t step, const cadre_eval_result *eval);
 
 #endif // CADRE_TRAIN_METRICS_H

@@ -29,8 +29,8 @@ static cadre_status open_files(
     const char *folder = config->out;
     if (config->resume[0] != '\0') {
         CADRE_TRY(remove_file(folder, "summary.json"));
-        CADRE_TRY(cadre_metrics_resume(
-            folder, config->resume_step, &records->metrics));
+        CADRE_TRY(cadre_metrics_resume(folder, config->resume_step,
+            &records->lacks_eval, &records->metrics));
     } else {
         CADRE_TRY(cadre_metrics_open(folder, &records->metrics));
         CADRE_TRY(remove_file(folder, "trace.json"));
@@ -97,30 +97,45 @@ static void give_up(const char *what)
     cadre_log(CADRE_LOG_WARN, "train", "%s: %s", what, cadre_error_text());
 }
 
-static void write_scalars(
-    cadre_records *records, const cadre_metrics_line *line)
+static void write_scalars(cadre_records *records, int64_t step,
+    const cadre_scalar *scalars, int n_scalars)
 {
-    const cadre_eval_result none = {0};
-    const cadre_eval_result *eval = line->eval != NULL ? line->eval : &none;
-    const cadre_scalar scalars[] = {
+    if (records->tensorboard != NULL &&
+        cadre_tensorboard_write(
+            records->tensorboard, step, scalars, n_scalars) != CADRE_OK) {
+        give_up("no more for TensorBoard");
+        cadre_tensorboard_close(records->tensorboard);
+        records->tensorboard = NULL;
+    }
+}
+
+// Of an evaluation there are two.
+static void set_eval(const cadre_records *records,
+    const cadre_eval_result *eval, cadre_scalar scalars[2])
+{
+    bool is_text = records->tokens > 0;
+    scalars[0] = (cadre_scalar){"eval/loss", eval->loss};
+    scalars[1] = is_text
+                     ? (cadre_scalar){"eval/bits_per_byte", eval->bits_per_byte}
+                     : (cadre_scalar){"eval/accuracy", eval->accuracy};
+}
+
+static void write_line(cadre_records *records, const cadre_metrics_line *line)
+{
+    enum { OF_STEP = 6, OF_EVAL = 2 };
+    cadre_scalar scalars[OF_STEP + OF_EVAL] = {
         {"loss", line->report->loss},
         {"lr", line->report->lr},
         {"grad_norm", line->report->grad_norm},
         {"samples_per_second", line->samples_per_second},
         {"exposed_ms", line->report->exposed_ms},
         {"hidden_ms", line->report->hidden_ms},
-        {"eval/loss", eval->loss},
-        {records->tokens > 0 ? "eval/bits_per_byte" : "eval/accuracy",
-            records->tokens > 0 ? eval->bits_per_byte : eval->accuracy},
     };
-    enum { N_SCALARS = sizeof(scalars) / sizeof(scalars[0]), OF_EVAL = 2 };
-    int n_scalars = line->eval != NULL ? N_SCALARS : N_SCALARS - OF_EVAL;
-    if (cadre_tensorboard_write(records->tensorboard, line->report->step,
-            scalars, n_scalars) != CADRE_OK) {
-        give_up("no more for TensorBoard");
-        cadre_tensorboard_close(records->tensorboard);
-        records->tensorboard = NULL;
+    if (line->eval != NULL) {
+        set_eval(records, line->eval, scalars + OF_STEP);
     }
+    write_scalars(records, line->report->step, scalars,
+        line->eval != NULL ? OF_STEP + OF_EVAL : OF_STEP);
 }
 
 cadre_status cadre_records_write(cadre_records *records,
@@ -146,9 +161,20 @@ cadre_status cadre_records_write(cadre_records *records,
         .new_identity = extra->new_identity,
     };
     CADRE_TRY(cadre_metrics_write(records->metrics, &line));
-    if (records->tensorboard != NULL) {
-        write_scalars(records, &line);
+    write_line(records, &line);
+    return CADRE_OK;
+}
+
+cadre_status cadre_records_amend(
+    cadre_records *records, int64_t step, const cadre_eval_result *eval)
+{
+    if (records->metrics == NULL) {
+        return CADRE_OK;
     }
+    CADRE_TRY(cadre_metrics_amend(records->metrics, step, eval));
+    cadre_scalar scalars[2];
+    set_eval(records, eval, scalars);
+    write_scalars(records, step, scalars, 2);
     return CADRE_OK;
 }
 

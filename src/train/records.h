@@ -23,6 +23,7 @@ typedef struct cadre_records {
     // NULL where no files are written.
     cadre_metrics *metrics;
     cadre_tensorboard *tensorboard;
+    bool lacks_eval; // of a resumed run: the line of the step it goes on from
 } cadre_records;
 
 /**
@@ -68,6 +69,15 @@ typedef struct cadre_records_extra {
  */
 cadre_status cadre_records_write(cadre_records *records,
     const cadre_records_step *step, const cadre_records_extra *extra);
+
+/**
+ * Adds an evaluation to what was written of a step, the last one before the run
+ * was resumed.
+ *
+ * Errors: as above
+ */
+cadre_status cadre_records_amend(
+    cadre_records *records, int64_t step, const cadre_eval_result *eval);
 
 /** Gives the trace its name; one that cannot be written is left out. */
 void cadre_records_finish(cadre_records *records);

@@ -11,6 +11,7 @@
 #include "parallel/checkpoint_files.h"
 #include "parallel/verdict.h"
 #include "train/identity.h"
+#include "train/report_data.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -216,6 +217,24 @@ static cadre_status compare_settings(
     return status;
 }
 
+// A run that was stopped has a summary without an evaluation, and one that died
+// has none.
+static cadre_status find_end(cadre_train_config *config)
+{
+    config->resume_ended = false;
+    json_t *summary;
+    cadre_status status =
+        cadre_report_json(config->resume, "summary.json", &summary);
+    if (status != CADRE_OK) {
+        return status == CADRE_ERR_CORRUPT ? CADRE_OK : status;
+    }
+    const json_t *steps = json_object_get(summary, "steps");
+    config->resume_ended = json_integer_value(steps) == config->resume_step &&
+                           json_is_object(json_object_get(summary, "eval"));
+    json_decref(summary);
+    return CADRE_OK;
+}
+
 static cadre_status adopt(cadre_train_config *config, const found *f)
 {
     if (config->total_steps == 0) {
@@ -230,7 +249,7 @@ static cadre_status adopt(cadre_train_config *config, const found *f)
     }
     config->resume_step = f->info.step;
     config->leaves = config->leaves == 0 ? f->info.leaves : config->leaves;
-    return CADRE_OK;
+    return find_end(config);
 }
 
 cadre_status cadre_train_adopt(cadre_train_config *config)
@@ -250,7 +269,7 @@ cadre_status cadre_train_adopt(cadre_train_config *config)
 }
 
 // What all ranks take over from rank 0, as words.
-enum { LEAVES, TOTAL_STEPS, STEP, N_WORDS };
+enum { LEAVES, TOTAL_STEPS, STEP, ENDED, N_WORDS };
 
 cadre_status cadre_resume_open(
     cadre_group *world, cadre_train_config *config, cadre_resume_point *out)
@@ -268,12 +287,13 @@ cadre_status cadre_resume_open(
         }
     }
     CADRE_TRY(cadre_share_verdict(world, status));
-    int64_t words[N_WORDS] = {
-        config->leaves, config->total_steps, config->resume_step};
+    int64_t words[N_WORDS] = {config->leaves, config->total_steps,
+        config->resume_step, config->resume_ended};
     CADRE_TRY(cadre_broadcast(world, words, N_WORDS, CADRE_I64, 0, NULL));
     config->leaves = (int)words[LEAVES];
     config->total_steps = words[TOTAL_STEPS];
     config->resume_step = words[STEP];
+    config->resume_ended = words[ENDED] != 0;
     return CADRE_OK;
 }
 

@@ -363,9 +363,39 @@ static cadre_status check_end(const run *r)
                        r->n_steps);
 }
 
-static cadre_status run_steps(run *r)
+static bool is_evaluated(const run *r, int64_t step)
 {
     int64_t every = r->config->eval_every;
+    return step == r->n_steps || (every > 0 && step % every == 0);
+}
+
+// A run that was stopped, or cut off in its end, may lack the evaluation after
+// the step that it is resumed from.  Rank 0 knows, from metrics.jsonl.
+static cadre_status catch_up(run *r)
+{
+    int64_t step = r->config->resume_step;
+    int64_t lacks = step == r->n_steps || r->records.lacks_eval;
+    if (!is_resumed(r) || !is_evaluated(r, step)) {
+        return CADRE_OK;
+    }
+    CADRE_TRY(cadre_broadcast(r->world, &lacks, 1, CADRE_I64, 0, NULL));
+    if (lacks == 0) {
+        return CADRE_OK;
+    }
+    if (cadre_rank(r->world) == 0) {
+        cadre_log(CADRE_LOG_INFO, "train",
+            "the evaluation after step %" PRId64 " is made, which was missing",
+            step);
+    }
+    CADRE_TRY(cadre_task_evaluate(r->world, &r->task, r->crew, &r->eval));
+    r->evaluated = true;
+    CADRE_TRY(cadre_records_amend(&r->records, step, &r->eval));
+    return step == r->n_steps ? check_end(r) : CADRE_OK;
+}
+
+static cadre_status run_steps(run *r)
+{
+    CADRE_TRY(catch_up(r));
     int64_t mark = cadre_now_ns();
     for (int64_t step = r->config->resume_step + 1;
          step <= r->n_steps && r->stopped_by == 0; step++) {
@@ -378,9 +408,9 @@ static cadre_status run_steps(run *r)
             r->stopped_by = s.report.stop & STOP_TERMINATE ? SIGTERM : SIGINT;
         }
         s.last = step == r->n_steps || r->stopped_by != 0;
-        // Who asks to stop does not want to wait for an evaluation.
-        s.evaluates =
-            r->stopped_by == 0 && (s.last || (every > 0 && step % every == 0));
+        // Who asks to stop does not want to wait for an evaluation, which the
+        // run makes when it is resumed.
+        s.evaluates = r->stopped_by == 0 && is_evaluated(r, step);
         CADRE_TRY(observe(r, &s));
         show(r, &s);
         if (s.evaluates) {

@@ -297,6 +297,30 @@ class Resume(harness.CommandTest):
                                      whole["params_hash"])
                     self.assertIsNone(summary["stopped_by"])
 
+    def test_a_run_stopped_after_its_last_step_is_evaluated(self):
+        for n in ("1", "3"):
+            with self.subTest(n):
+                out = self.copy()
+                before = json.loads((out / "summary.json").read_text())
+                lines = lines_of(out)
+                evaluated = lines[-1]
+                # As a signal in the last step leaves it.
+                (out / "summary.json").write_text(json.dumps(
+                    {**before, "eval": None, "stopped_by": "SIGTERM"}))
+                lines[-1] = {name: value for name, value in evaluated.items()
+                             if not name.startswith("eval_")}
+                (out / "metrics.jsonl").write_text(
+                    "".join(json.dumps(line) + "\n" for line in lines))
+                self.resume(out, "-n", n)
+                after = json.loads((out / "summary.json").read_text())
+                for field in ("eval", "steps", "params_hash", "loss",
+                              "identity", "stopped_by", "replicas_equal"):
+                    self.assertEqual(after[field], before[field], field)
+                self.assertEqual(lines_of(out), [*lines[:-1], evaluated])
+                self.assertEqual(self.cadre("eval", out).returncode, 0)
+                self.refused(2, "nothing is left to do", "train", "--resume",
+                             out)
+
     def test_a_killed_run_goes_on_from_its_last_checkpoint(self):
         out = self.new_out()
         self.stop(out, *self.train_arguments(

@@ -639,6 +639,84 @@ static void a_resumed_run_wants_the_same_on_all_ranks(void **state)
     assert_int_equal(j.config.resume_step, 2);
 }
 
+// How many lines of metrics.jsonl have an evaluation, of how many.
+static void count_lines(int *n_evaluated, int *n_lines)
+{
+    char path[CADRE_PATH_BYTES];
+    out_path("/metrics.jsonl", path);
+    FILE *stream = fopen(path, "re");
+    assert_non_null(stream);
+    static char line[4096];
+    *n_evaluated = *n_lines = 0;
+    while (fgets(line, sizeof(line), stream) != NULL) {
+        ++*n_lines;
+        *n_evaluated += strstr(line, "\"eval_accuracy\":") != NULL;
+    }
+    (void)fclose(stream);
+}
+
+// A run of 2 steps, each evaluated, that is stopped after one of them.
+static cadre_train_config stopped_run(int64_t stop_at)
+{
+    watcher w = {.stop_at = stop_at};
+    job first = {.config = small_config(),
+        .hooks = {.ctx = &w, .progress = watch, .stop_signal = ask_to_stop}};
+    first.config.steps = 2;
+    first.config.eval_every = 1;
+    out_path("", first.config.out);
+    cadre_train_summary stopped = train_on(1, &first);
+    assert_int_equal(stopped.steps, stop_at);
+    assert_int_equal(stopped.stopped_by, SIGTERM);
+    assert_true(isnan(stopped.eval_loss));
+    int n_evaluated;
+    int n_lines;
+    count_lines(&n_evaluated, &n_lines);
+    assert_int_equal(n_evaluated, stop_at - 1);
+    assert_int_equal(n_lines, stop_at);
+    out_path("", first.config.resume);
+    return first.config;
+}
+
+static void check_ends(const cadre_train_config *config, int n_ranks)
+{
+    job whole = {.config = small_config()};
+    whole.config.steps = 2;
+    cadre_train_summary wanted = train_on(1, &whole);
+    job j = {.config = *config};
+    cadre_train_summary found = train_on(n_ranks, &j);
+    assert_int_equal(found.steps, 2);
+    assert_int_equal(found.stopped_by, 0);
+    assert_true(found.params_hash == wanted.params_hash);
+    assert_true(found.eval_loss == wanted.eval_loss);
+    assert_true(found.eval_accuracy == wanted.eval_accuracy);
+    int n_evaluated;
+    int n_lines;
+    count_lines(&n_evaluated, &n_lines);
+    assert_int_equal(n_evaluated, 2);
+    assert_int_equal(n_lines, 2);
+    CHECK_FAILS(cadre_launch_threads(n_ranks, NULL, train_rank, &j, NULL),
+        CADRE_ERR_INVALID_ARG, "nothing is left to do");
+}
+
+static void what_a_stop_left_out_is_evaluated_on_resume(void **state)
+{
+    (void)state;
+    cadre_train_config c = stopped_run(2);
+    check_ends(&c, 3);
+    // So it is where the run died after its last checkpoint.
+    char path[CADRE_PATH_BYTES];
+    out_path("/summary.json", path);
+    assert_int_equal(unlink(path), 0);
+    check_ends(&c, 1);
+}
+
+static void an_evaluation_on_the_way_is_not_left_out(void **state)
+{
+    (void)state;
+    cadre_train_config c = stopped_run(1);
+    check_ends(&c, 2);
+}
+
 static void count_sentences(
     cadre_log_level level, const char *component, const char *line, void *ctx)
 {
@@ -715,6 +793,10 @@ int main(void)
             no_memory_to_resume_is_an_error_and_no_leak, remove_run),
         cmocka_unit_test_teardown(
             a_resumed_run_wants_the_same_on_all_ranks, remove_run),
+        cmocka_unit_test_teardown(
+            what_a_stop_left_out_is_evaluated_on_resume, remove_run),
+        cmocka_unit_test_teardown(
+            an_evaluation_on_the_way_is_not_left_out, remove_run),
         cmocka_unit_test(f32_is_used_where_bf16_is_not_to_be_had),
         cmocka_unit_test_teardown(
             a_run_goes_on_in_its_own_precision, remove_run),
