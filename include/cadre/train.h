@@ -143,8 +143,9 @@ CADRE_API CADRE_MUST_CHECK cadre_status cadre_train_check(
 
 /**
  * Fills in what the newest valid checkpoint in config->resume decides: its step,
- * and whether the run ended there; the leaves, unless they are given here, which begins a new identity if they
- * are others; and the schedule's total steps.  Local.
+ * and whether the run ended there; the leaves, unless they are given here, which
+ * begins a new identity if they are others; and the schedule's total steps.
+ * Local.
  *
  * Errors: CADRE_ERR_CORRUPT      there is no valid checkpoint; the text says
  *                                what is wrong with the newest
