@@ -309,7 +309,8 @@ static cadre_status finish_moving(
 }
 
 // Updates this rank's part bucket by bucket, each published while the next one
-// is updated.  *waited_ns: what was no updating.
+// is updated.  Ends with the group, so that peers who know of that soon have
+// their memory to themselves.  *waited_ns: what was no updating.
 static cadre_status update_and_publish(
     cadre_engine *e, const cadre_update *update, int64_t *waited_ns)
 {
@@ -320,6 +321,7 @@ static cadre_status update_and_publish(
         cadre_fold_publish(e->fold);
         cadre_moving_go_on(e, false);
         *waited_ns += cadre_now_ns() - since_ns;
+        CADRE_TRY(first_failure(e));
     }
     return finish_moving(e, ALL_BUCKETS, waited_ns);
 }

@@ -66,11 +66,12 @@ static _Thread_local float own_values[9];
 void trainee_make_model(
     cadre_group *group, const trainee_job *job, cadre_model **out)
 {
+    bool own = !job->no_own && (!job->one_own || cadre_rank(group) == 0);
     RANK_OK(cadre_model_create(group, out));
     for (int i = 0; i < TRAINEE_PARAMS; i++) {
         const cadre_param_options o = {.frozen = i == FROZEN,
             .buffer = i == BUFFER,
-            .values = i == OWN && !job->no_own ? own_values : NULL};
+            .values = i == OWN && own ? own_values : NULL};
         RANK_OK(cadre_model_add(
             *out, params[i].name, params[i].shape, 2, &o, NULL));
     }

@@ -25,6 +25,7 @@ typedef struct trainee_job {
     bool shuffled; // leaves mark gradients in any order, with pauses
     int poison;    // leaf of step 1 with an infinite gradient; or -1
     bool no_own;   // no parameter is the caller's own: all lie in the arena
+    bool one_own;  // one is, and that of rank 0 only
     // Of rank 0, after every step.
     uint64_t hash[TRAINEE_STEPS];
     cadre_step_report report[TRAINEE_STEPS];
