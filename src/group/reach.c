@@ -6,7 +6,6 @@
 #include "base/check.h"
 #include "group/work.h"
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 // A rank's memory, in words that travel.
@@ -120,12 +119,14 @@ void cadre_reach_close(cadre_reach *reach)
 }
 
 // A peer whose memory is not what it said has failed, or runs wild.
-static cadre_status lose(cadre_reach *r, int peer)
+static cadre_status lose(cadre_reach *r, int peer, cadre_status status)
 {
-    char text[CADRE_FAIL_TEXT_BYTES];
-    snprintf(text, sizeof(text), "what rank %d shares is unusable: %.900s",
-        peer, cadre_error_text());
-    return cadre_group_break(r->group, CADRE_ERR_PEER_LOST, peer, text);
+    if (status == CADRE_ERR_CORRUPT) {
+        r->group->transport->failed_peer = peer;
+        status = cadre_fail(CADRE_ERR_PEER_LOST,
+            "what rank %d shares is unusable: %s", peer, cadre_error_text());
+    }
+    return cadre_group_break_by_transport(r->group, status);
 }
 
 cadre_status cadre_reach_find(cadre_reach *reach)
@@ -138,8 +139,10 @@ cadre_status cadre_reach_find(cadre_reach *reach)
         if (i == t->rank) {
             continue;
         }
-        if (t->ops->shared->reach(t, i, name, at->nbytes, &found) != CADRE_OK) {
-            return lose(reach, i);
+        cadre_status status =
+            t->ops->shared->reach(t, i, name, at->nbytes, &found);
+        if (status != CADRE_OK) {
+            return lose(reach, i, status);
         }
         reach->peers[i] = found;
     }
@@ -151,10 +154,10 @@ cadre_status cadre_reach_at(
 {
     uint64_t there = reach->places[peer].nbytes;
     if (offset % ALIGNMENT != 0 || offset > there || nbytes > there - offset) {
-        (void)cadre_fail(CADRE_ERR_CORRUPT,
-            "it has %" PRIu64 " bytes, %zu are to be at %" PRIu64, there,
-            nbytes, offset);
-        return lose(reach, peer);
+        return lose(reach, peer,
+            cadre_fail(CADRE_ERR_CORRUPT,
+                "it has %" PRIu64 " bytes, %zu are to be at %" PRIu64, there,
+                nbytes, offset));
     }
     *out = reach->peers[peer] + offset;
     return CADRE_OK;

@@ -39,7 +39,8 @@ void cadre_reach_close(cadre_reach *reach); // NULL is allowed
 /**
  * Finds the peers' memory, for what follows until the group next moves.
  *
- * Errors: CADRE_ERR_PEER_LOST  a peer has taken its memory back
+ * Errors: the group is broken then, by CADRE_ERR_PEER_LOST if a peer has taken
+ *         its memory back
  */
 cadre_status cadre_reach_find(cadre_reach *reach);
 

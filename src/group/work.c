@@ -79,10 +79,11 @@ cadre_status cadre_work_find(cadre_group *group, cadre_work **out)
         CADRE_MAX_WORKS);
 }
 
-// A transport's failure breaks the group.  Disagreements come with a text that
-// is the same on both ranks; for others the operation is told, and for what
-// only this rank has met, such as a lack of memory, the rank.
-static cadre_status break_by_transport(cadre_group *group, cadre_status status)
+// Disagreements come with a text that is the same on both ranks; for others the
+// operation is told, and for what only this rank has met, such as a lack of
+// memory, the rank.
+cadre_status cadre_group_break_by_transport(
+    cadre_group *group, cadre_status status)
 {
     char text[CADRE_FAIL_TEXT_BYTES];
     snprintf(text, sizeof(text), "%s", cadre_error_text());
@@ -235,7 +236,7 @@ static cadre_status start_works(cadre_group *group)
         if (work->state == CADRE_WORK_POSTED) {
             cadre_status status = start_work(work);
             if (status != CADRE_OK) {
-                return break_by_transport(group, status);
+                return cadre_group_break_by_transport(group, status);
             }
         }
         if (work->way != CADRE_WAY_EXCHANGE) {
@@ -272,7 +273,7 @@ static cadre_status finish_works(cadre_group *group, bool *any)
         bool done = false;
         cadre_status status = advance_work(work, &done);
         if (status != CADRE_OK) {
-            return break_by_transport(group, status);
+            return cadre_group_break_by_transport(group, status);
         }
         if (!done) {
             before = work;
@@ -325,7 +326,7 @@ static cadre_status step(cadre_group *group, cadre_deadline deadline)
     }
     cadre_status status = cadre_transport_progress(group->transport, deadline);
     if (status != CADRE_OK) {
-        return break_by_transport(group, status);
+        return cadre_group_break_by_transport(group, status);
     }
     return move_works(group);
 }

@@ -91,6 +91,10 @@ cadre_status cadre_group_check(cadre_group *group);
 cadre_status cadre_group_break(
     cadre_group *group, cadre_status status, int suspect, const char *text);
 
+/** Breaks the group by a failure of its transport's, whose text is told. */
+cadre_status cadre_group_break_by_transport(
+    cadre_group *group, cadre_status status);
+
 /** Gives a group's slots the memory they need; cadre_works_free() undoes it. */
 cadre_status cadre_works_allocate(cadre_group *group);
 void cadre_works_free(cadre_group *group);

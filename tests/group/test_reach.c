@@ -170,6 +170,8 @@ static void take_memory_away(cadre_group *g, void *ctx)
         RANK_CHECK(strstr(cadre_error_text(),
                        "what rank 1 shares is unusable") != NULL);
         RANK_CHECK(cadre_group_progress(g) == CADRE_ERR_PEER_LOST);
+    } else {
+        RANK_CHECK(cadre_barrier(g, NULL) == CADRE_ERR_PEER_LOST);
     }
     cadre_reach_close(m);
 }
