@@ -120,7 +120,8 @@ typedef struct cadre_step_report {
     double exposed_ms; // time in hooks and waits, mean of this rank's threads
     double hidden_ms;  // time with communication under way, less what of it is
                        // in exposed_ms; at least 0
-    double update_ms;  // time in the optimizer
+    double update_ms;  // time in the optimizer; in zero1, where ranks share
+                       // memory, with what it writes into that of the others
     uint64_t bytes_sent;     // gradients, or parameters, that left this rank
     uint64_t overhead_bytes; // headers and control that left it
 } cadre_step_report;
@@ -211,8 +212,9 @@ CADRE_API CADRE_MUST_CHECK cadre_status cadre_leaf_end(
  *
  * All ranks decide from the same bits.  out may be NULL.  After an error, but
  * for CADRE_ERR_NOT_FINITE, the step is closed and the group is over: the other
- * ranks were told why, and cadre_step_begin() says so.  In ddp no rank has
- * updated then; in zero1 a rank may have been lost in the middle of the update.
+ * ranks were told why, and cadre_step_begin() says so.  It may have come in the
+ * middle of the update, which the parameters then show; in zero1 other ranks may
+ * still write to them for a while.
  *
  * Errors: CADRE_ERR_STATE  no step is open, or a leaf was not closed
  *         CADRE_ERR_NOT_FINITE  ten steps in a row were skipped

@@ -46,6 +46,7 @@ typedef struct cadre_param_options {
     // The caller's own memory for the values, borrowed for the model's life;
     // NULL: the model's.  It is read once, at the first cadre_step_begin(), and
     // written after each update: one copy that the model's memory does not need.
+    // In zero1 one such parameter on one rank has all of them travel so.
     float *values;
 } cadre_param_options;
 
@@ -97,8 +98,8 @@ CADRE_API size_t cadre_model_param_elements(
 /**
  * The values of parameter index, row-major; the model is sealed.
  *
- * 0.0 until filled in.  Written by cadre_step_end().  Valid until the model is
- * destroyed.
+ * 0.0 until filled in.  Written by cadre_step_end(), by all ranks together: other
+ * threads leave it alone meanwhile.  Valid until the model is destroyed.
  */
 CADRE_API float *cadre_model_param(cadre_model *model, int index);
 
