@@ -46,7 +46,8 @@ typedef struct cadre_param_options {
     // The caller's own memory for the values, borrowed for the model's life;
     // NULL: the model's.  It is read once, at the first cadre_step_begin(), and
     // written after each update: one copy that the model's memory does not need.
-    // In zero1 one such parameter on one rank has all of them travel so.
+    // In zero1 one such parameter on one rank has all of them travel so, unless
+    // it is frozen.
     float *values;
 } cadre_param_options;
 

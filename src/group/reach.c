@@ -167,8 +167,8 @@ void cadre_reach_put(cadre_reach *reach, const void *own, size_t nbytes)
 {
     const cadre_transport *t = reach->group->transport;
     size_t at = (size_t)((const char *)own - reach->memory);
-    size_t there = reach->places[t->rank].nbytes;
-    CADRE_ASSERT(reach->alike && at <= there && nbytes <= there - at);
+    CADRE_ASSERT(reach->alike && at <= reach->places[t->rank].nbytes &&
+                 nbytes <= reach->places[t->rank].nbytes - at);
     for (int i = 1; i < t->world_size; i++) {
         // Beginning with the next rank, so that not all write to the same one.
         int peer = (t->rank + i) % t->world_size;

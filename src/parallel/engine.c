@@ -212,7 +212,8 @@ static cadre_status open_reaches(cadre_engine *e)
     }
     bool in_plane = true;
     for (int i = 0; i < m->layout.n_segments; i++) {
-        in_plane = in_plane && m->own_values[i] == NULL;
+        in_plane = in_plane &&
+                   (m->own_values[i] == NULL || m->layout.segments[i].frozen);
     }
     return cadre_reach_open(e->group, in_plane ? m->params.data : NULL,
         m->params.nbytes, &e->params_reach);
