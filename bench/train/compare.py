@@ -329,8 +329,8 @@ def times_line(args, row, medians, difference):
         "DDP 2x1, channels-last")]
     against_ddp, against_best = ddp[0] / two[0], theirs[0] / cadre[0]
     wanted = row.wanted.get(args.precision, 0)
-    cells.append(f"{bold(f'{against_ddp:.2f}', against_ddp < wanted)} "
-                 f"({wanted:g})")
+    cells.append(bold(f"{against_ddp:.2f}", against_ddp < wanted) +
+                 (f" ({wanted:g})" if wanted else ""))
     cells.append(bold(f"{against_best:.2f}", against_best < LEAST))
     cells.append(f"{medians['Cadre 1x1'] / two[0]:.2f}")
     cells.append(difference)
