@@ -3,6 +3,7 @@
 // The collectives of <cadre/group.h>: arguments are checked here, and each
 // becomes a work.
 
+#include "base/alloc.h"
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "collective/schedule.h"
@@ -202,4 +203,21 @@ cadre_status cadre_barrier(cadre_group *group, cadre_work **out)
         .root = -1,
     };
     return post(work, call, NULL, NULL, out);
+}
+
+cadre_status cadre_gather_words(
+    cadre_group *group, const void *mine, size_t n_words, void *all)
+{
+    size_t n = (size_t)group->world_size;
+    size_t *counts = cadre_alloc_array(n, sizeof(*counts));
+    if (counts == NULL) {
+        return CADRE_ERR_NO_MEMORY;
+    }
+    for (size_t r = 0; r < n; r++) {
+        counts[r] = n_words;
+    }
+    cadre_status status =
+        cadre_allgather(group, mine, all, counts, CADRE_I64, NULL);
+    cadre_free(counts);
+    return status;
 }

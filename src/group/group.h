@@ -63,6 +63,13 @@ cadre_status cadre_exchange(cadre_group *group, cadre_call call,
     const cadre_part *sends, int n_sends, const cadre_part *receives,
     int n_receives, cadre_work **out);
 
+/**
+ * Gives every rank the n_words words of 64 bits that each has, in rank order; as
+ * cadre_allgather(), waited for.  In place means that mine is this rank's of all.
+ */
+cadre_status cadre_gather_words(
+    cadre_group *group, const void *mine, size_t n_words, void *all);
+
 /** When an operation that is waited for from now on has lasted too long. */
 cadre_deadline cadre_group_deadline(const cadre_group *group);
 

@@ -25,7 +25,6 @@ struct cadre_reach {
     const char *memory; // this rank's
     place *places;      // per rank
     char **peers;       // per rank, its memory as found last
-    bool alike;         // all are as large
 };
 
 static cadre_status make(
@@ -52,7 +51,6 @@ static cadre_status make(
 static cadre_status gather_places(cadre_reach *r, size_t nbytes)
 {
     cadre_group *group = r->group;
-    size_t n = (size_t)group->world_size;
     cadre_shared_name name = {0};
     if (r->memory != NULL && group->shared != NULL &&
         !group->transport->ops->shared->name(
@@ -61,17 +59,7 @@ static cadre_status gather_places(cadre_reach *r, size_t nbytes)
     }
     place *mine = &r->places[group->rank];
     *mine = (place){name.arena, name.offset, nbytes};
-    size_t *counts = cadre_alloc_array(n, sizeof(*counts));
-    if (counts == NULL) {
-        return CADRE_ERR_NO_MEMORY;
-    }
-    for (size_t i = 0; i < n; i++) {
-        counts[i] = PLACE_WORDS;
-    }
-    cadre_status status =
-        cadre_allgather(group, mine, r->places, counts, CADRE_I64, NULL);
-    cadre_free(counts);
-    return status;
+    return cadre_gather_words(group, mine, PLACE_WORDS, r->places);
 }
 
 static bool all_named(const cadre_reach *r)
@@ -81,15 +69,6 @@ static bool all_named(const cadre_reach *r)
         all = all && r->places[i].arena != 0;
     }
     return all;
-}
-
-static bool all_alike(const cadre_reach *r)
-{
-    bool alike = true;
-    for (int i = 0; i < r->group->world_size; i++) {
-        alike = alike && r->places[i].nbytes == r->places[0].nbytes;
-    }
-    return alike;
 }
 
 cadre_status cadre_reach_open(
@@ -103,7 +82,6 @@ cadre_status cadre_reach_open(
         *out = NULL;
         return status;
     }
-    r->alike = all_alike(r);
     *out = r;
     return CADRE_OK;
 }
@@ -149,29 +127,44 @@ cadre_status cadre_reach_find(cadre_reach *reach)
     return CADRE_OK;
 }
 
+static bool has_place(
+    const cadre_reach *r, int rank, uint64_t offset, size_t nbytes)
+{
+    uint64_t there = r->places[rank].nbytes;
+    return offset <= there && nbytes <= there - offset;
+}
+
+static cadre_status no_place(
+    cadre_reach *r, int peer, uint64_t offset, size_t nbytes)
+{
+    return lose(r, peer,
+        cadre_fail(CADRE_ERR_CORRUPT,
+            "it has %" PRIu64 " bytes, %zu are to be at %" PRIu64,
+            r->places[peer].nbytes, nbytes, offset));
+}
+
 cadre_status cadre_reach_at(
     cadre_reach *reach, int peer, uint64_t offset, size_t nbytes, void **out)
 {
-    uint64_t there = reach->places[peer].nbytes;
-    if (offset % ALIGNMENT != 0 || offset > there || nbytes > there - offset) {
-        return lose(reach, peer,
-            cadre_fail(CADRE_ERR_CORRUPT,
-                "it has %" PRIu64 " bytes, %zu are to be at %" PRIu64, there,
-                nbytes, offset));
+    if (offset % ALIGNMENT != 0 || !has_place(reach, peer, offset, nbytes)) {
+        return no_place(reach, peer, offset, nbytes);
     }
     *out = reach->peers[peer] + offset;
     return CADRE_OK;
 }
 
-void cadre_reach_put(cadre_reach *reach, const void *own, size_t nbytes)
+cadre_status cadre_reach_put(cadre_reach *reach, const void *own, size_t nbytes)
 {
     const cadre_transport *t = reach->group->transport;
     size_t at = (size_t)((const char *)own - reach->memory);
-    CADRE_ASSERT(reach->alike && at <= reach->places[t->rank].nbytes &&
-                 nbytes <= reach->places[t->rank].nbytes - at);
+    CADRE_ASSERT(has_place(reach, t->rank, at, nbytes));
     for (int i = 1; i < t->world_size; i++) {
         // Beginning with the next rank, so that not all write to the same one.
         int peer = (t->rank + i) % t->world_size;
+        if (!has_place(reach, peer, at, nbytes)) {
+            return no_place(reach, peer, at, nbytes);
+        }
         memcpy(reach->peers[peer] + at, own, nbytes);
     }
+    return CADRE_OK;
 }

@@ -53,9 +53,11 @@ cadre_status cadre_reach_at(
     cadre_reach *reach, int peer, uint64_t offset, size_t nbytes, void **out);
 
 /**
- * Copies nbytes at own, in this rank's memory, to the same place of all peers,
- * whose memory is as large.
+ * Copies nbytes at own, in this rank's memory, to the same place of all peers.
+ *
+ * Errors: CADRE_ERR_PEER_LOST  a peer has no such place
  */
-void cadre_reach_put(cadre_reach *reach, const void *own, size_t nbytes);
+cadre_status cadre_reach_put(
+    cadre_reach *reach, const void *own, size_t nbytes);
 
 #endif // CADRE_GROUP_REACH_H

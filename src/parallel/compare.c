@@ -16,15 +16,9 @@ static cadre_status gather_words(
 {
     size_t n = (size_t)cadre_world_size(group);
     int64_t *all = cadre_alloc_array(n, n_words * sizeof(*all));
-    size_t *counts = cadre_alloc_array(n, sizeof(*counts));
-    cadre_status status = CADRE_ERR_NO_MEMORY;
-    if (all != NULL && counts != NULL) {
-        for (size_t r = 0; r < n; r++) {
-            counts[r] = n_words;
-        }
-        status = cadre_allgather(group, mine, all, counts, CADRE_I64, NULL);
-    }
-    cadre_free(counts);
+    cadre_status status = all == NULL
+                              ? CADRE_ERR_NO_MEMORY
+                              : cadre_gather_words(group, mine, n_words, all);
     if (status != CADRE_OK) {
         cadre_free(all);
         return status;

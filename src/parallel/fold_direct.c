@@ -52,6 +52,7 @@ static void prepare_reached(cadre_fold *f, const cadre_turn *turn)
         f->o.places[turn->bucket] =
             (uint64_t)((uintptr_t)b->node - (uintptr_t)f->o.places);
         b->own.plane = b->node;
+        b->received[f->rank] = b->node;
     }
     for (int r = 0; r < f->n; r++) {
         if (r != f->rank && b->node != NULL) {
@@ -64,7 +65,6 @@ static void prepare_reached(cadre_fold *f, const cadre_turn *turn)
     }
 }
 
-// Finds a peer's node, of which the owner reads its part.
 static cadre_status find_node(
     cadre_fold *f, const cadre_turn *turn, int peer, float **out)
 {
@@ -75,6 +75,19 @@ static cadre_status find_node(
     CADRE_TRY(cadre_reach_at(
         f->o.reach, peer, at, f->o.layout->n_elements * sizeof(float), &found));
     *out = found;
+    return CADRE_OK;
+}
+
+// Finds the peers' nodes, of which the owner reads its part.
+static cadre_status find_nodes(cadre_fold *f, const cadre_turn *turn)
+{
+    cadre_folding *b = &f->buckets[turn->bucket];
+    CADRE_TRY(cadre_reach_find(f->o.reach));
+    for (int r = 0; r < f->n; r++) {
+        if (r != f->rank && cadre_fold_has_block(f, r, turn->round)) {
+            CADRE_TRY(find_node(f, turn, r, &b->received[r]));
+        }
+    }
     return CADRE_OK;
 }
 
@@ -117,19 +130,13 @@ static void prepare(cadre_fold *f, const cadre_turn *turn)
 static cadre_status finish(cadre_fold *f, const cadre_turn *turn)
 {
     cadre_folding *b = &f->buckets[turn->bucket];
-    bool reached = cadre_fold_reaches(f, turn->round);
-    if (reached) {
-        CADRE_TRY(cadre_reach_find(f->o.reach));
+    if (cadre_fold_reaches(f, turn->round)) {
+        CADRE_TRY(find_nodes(f, turn));
     }
     for (int r = 0; r < f->n; r++) {
-        if (!cadre_fold_has_block(f, r, turn->round)) {
-            continue;
+        if (cadre_fold_has_block(f, r, turn->round)) {
+            cadre_owned_push(&b->own, f->level, b->received[r]);
         }
-        float *node = reached && r == f->rank ? b->node : b->received[r];
-        if (reached && r != f->rank) {
-            CADRE_TRY(find_node(f, turn, r, &node));
-        }
-        cadre_owned_push(&b->own, f->level, node);
     }
     return CADRE_OK;
 }

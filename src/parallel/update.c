@@ -60,7 +60,7 @@ static void update_run(cadre_engine *e, const cadre_update *u,
 }
 
 // Updates a run block by block, here and at the peers.
-static void update_everywhere(cadre_engine *e, const cadre_update *u,
+static cadre_status update_everywhere(cadre_engine *e, const cadre_update *u,
     const cadre_slice *run, const float *grads)
 {
     cadre_slice block = *run;
@@ -69,9 +69,10 @@ static void update_everywhere(cadre_engine *e, const cadre_update *u,
         block.offset = run->offset + done;
         block.count = left < BLOCK ? left : BLOCK;
         update_run(e, u, &block, grads + done);
-        cadre_reach_put(
-            e->params_reach, values_of(e, &block), block.count * sizeof(float));
+        CADRE_TRY(cadre_reach_put(e->params_reach, values_of(e, &block),
+            block.count * sizeof(float)));
     }
+    return CADRE_OK;
 }
 
 static cadre_status update_owned(
@@ -86,7 +87,7 @@ static cadre_status update_owned(
         const cadre_slice *run = &own->part->slices[i];
         const float *grads = cadre_owned_slice(own, i, packed);
         if (e->params_reach != NULL) {
-            update_everywhere(e, u, run, grads);
+            CADRE_TRY(update_everywhere(e, u, run, grads));
         } else {
             update_run(e, u, run, grads);
         }

@@ -49,8 +49,8 @@ static void put_parts(cadre_group *g, void *ctx)
         RANK_OK(cadre_barrier(g, NULL));
         RANK_OK(cadre_reach_find(m));
         memset(own, 10 * round + cadre_rank(g) + 1, nbytes);
-        cadre_reach_put(m, own, 1); // in two pieces
-        cadre_reach_put(m, own + 1, nbytes - 1);
+        RANK_OK(cadre_reach_put(m, own, 1)); // in two pieces
+        RANK_OK(cadre_reach_put(m, own + 1, nbytes - 1));
         RANK_OK(cadre_barrier(g, NULL));
         check_parts(g, memory, round);
     }
@@ -153,6 +153,34 @@ static void only_what_peers_have_is_reached(void **state)
     }
 }
 
+// Rank 1 has more memory than rank 0, and puts something at the end of it.
+static void put_behind(cadre_group *g, void *ctx)
+{
+    (void)ctx;
+    size_t nbytes = 64 * (size_t)(cadre_rank(g) + 1);
+    void *memory = NULL;
+    cadre_reach *r = NULL;
+    RANK_OK(cadre_arena_alloc(g, 4096, &memory));
+    RANK_OK(cadre_reach_open(g, memory, nbytes, &r));
+    RANK_CHECK(r != NULL);
+    if (cadre_rank(g) == 1) {
+        RANK_OK(cadre_reach_find(r));
+        RANK_OK(cadre_reach_put(r, memory, 64));
+        RANK_CHECK(
+            cadre_reach_put(r, (char *)memory + 60, 8) == CADRE_ERR_PEER_LOST);
+        RANK_CHECK(strstr(cadre_error_text(),
+                       "what rank 0 shares is unusable") != NULL);
+    }
+    cadre_reach_close(r);
+}
+
+static void nothing_is_put_behind_what_a_peer_has(void **state)
+{
+    (void)state;
+    run_as_threads(LINK_INPROC, 2, 30000, put_behind, NULL);
+    run_as_processes(LINK_SHM, 2, 30000, put_behind, NULL);
+}
+
 // Rank 1 frees its memory and stays: nobody may write there any more.
 static void take_memory_away(cadre_group *g, void *ctx)
 {
@@ -190,6 +218,7 @@ int main(void)
         cmocka_unit_test(all_ranks_have_one_or_none),
         cmocka_unit_test(memory_that_peers_do_not_reach_has_none),
         cmocka_unit_test(only_what_peers_have_is_reached),
+        cmocka_unit_test(nothing_is_put_behind_what_a_peer_has),
         cmocka_unit_test(memory_that_is_gone_is_not_written_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
